@@ -55,12 +55,12 @@ def settings(network: str, root: Path = Path()) -> dict[str, Any]:
     run = read_run(ROWS[network], root)
     assert run is not None
     found = []
-    for replica in run.replicas:
-        if replica.level == LEVEL:
-            assert isinstance(replica.spending, SampledGaussian)
-            own = {key: replica.settings[key] for key in ("batch", "learning_rate", "clip")}
-            noise = {key: getattr(replica.spending, key) for key in ("noise_multiplier", "examples")}
-            found.append({**own, **noise, "steps": replica.steps, "delta": replica.delta})
+    for training in run.trainings:
+        if training.level == LEVEL:
+            assert isinstance(training.spending, SampledGaussian)
+            own = {key: training.settings[key] for key in ("batch", "learning_rate", "clip")}
+            noise = {key: getattr(training.spending, key) for key in ("noise_multiplier", "examples")}
+            found.append({**own, **noise, "steps": training.steps, "delta": training.delta})
     assert found
     assert all(each == found[0] for each in found)
     return found[0]
@@ -71,7 +71,7 @@ def ours(network: str, root: Path = Path()) -> SeedValues:
     evaluation = read_evaluation(ROWS[network], root)
     assert evaluation is not None
     return SeedValues.of(
-        {each.seed: each.metrics["test_accuracy"] for each in evaluation.replicas if each.level == LEVEL}
+        {each.seed: each.metrics["test_accuracy"] for each in evaluation.trainings if each.level == LEVEL}
     )
 
 

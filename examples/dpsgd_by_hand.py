@@ -3,8 +3,7 @@
     python examples/dpsgd_by_hand.py data/prepared/mnist
 
 Trains LeNet-5 on a prepared image data set (`dprepro prepare mnist`) and prints its test accuracy and the
-spent epsilon. A test compares `private_step` with a step of the engine, which does the same for many replicas
-at once and several times faster.
+spent epsilon. A test compares `private_step` with a step of the engine, which is several times faster.
 """
 
 import sys

@@ -78,9 +78,9 @@ def rerun(
     checkpoint_every: float = 60.0,
     workers: int = 1,
 ) -> list[Difference]:
-    """Train replicas of a recorded row again and compare their test accuracies with the record's.
+    """Train trainings of a recorded row again and compare their test accuracies with the record's.
 
-    A killed rerun continues; valid replicas of an earlier rerun are not trained again. ``say`` prints a line
+    A killed rerun continues; valid trainings of an earlier rerun are not trained again. ``say`` prints a line
     before the training. ``level``: the only level to train, by name or value: 'epsilon=3' or '3'. ``seeds``:
     number of the first seeds of each level to train; None: all in the record. The other arguments are those
     of `train`.
@@ -94,15 +94,17 @@ def rerun(
     if run is None or evaluation is None:
         raise UserError(f"{key}: no record to compare with; `dprepro train {key}` and `evaluate` make one")
     standing = {
-        each.key: each.weights for each in run.replicas if not reason_invalid(each, row, data, frozen_changed)
+        each.key: each.weights
+        for each in run.trainings
+        if not reason_invalid(each, row, data, frozen_changed)
     }
     if not standing:
         raise UserError(f"{key}: its record was made from other settings, data or versions than are here")
     measured = RowEvaluations(
         row=key,
-        replicas=tuple(each for each in evaluation.replicas if standing.get(each.key) == each.weights),
+        trainings=tuple(each for each in evaluation.trainings if standing.get(each.key) == each.weights),
     )
-    if not measured.replicas:
+    if not measured.trainings:
         raise UserError(
             f"{key}: its record has only weights that are not measured; run `dprepro evaluate {key}` first"
         )
@@ -110,7 +112,7 @@ def rerun(
     scratch = RERUNS / key
     declared = settings.model_copy(update={"rows": {**settings.rows, key: asked}})
     if wanted := missing(asked, records.read_run(key, scratch), data, scratch):
-        say(f"{key}: {len(wanted)} trainings, {duration(run, [each.level for each in wanted])}")
+        say(f"{key}: {len(wanted)} to train, {duration(run, [each.level for each in wanted])}")
     train(key, declared, data, execution, show, checkpoint_every, scratch, workers)
     evaluate(key, declared, data, execution, scratch)
     again = records.read_evaluation(key, scratch)
@@ -126,7 +128,7 @@ def _asked(key: str, row: Row, measured: RowEvaluations, level: str | None, seed
         level = next((each for each in named if _value(each) == _value(level) is not None), level)
     for entry, resolved in zip(row.levels, row.resolved, strict=True):
         name = row.level(resolved)
-        known = {replica.seed for replica in measured.replicas if replica.level == name}
+        known = {training.seed for training in measured.trainings if training.level == name}
         if known and level in (None, name):
             if seeds is not None and seeds > len(known):
                 raise UserError(
@@ -141,7 +143,7 @@ def _asked(key: str, row: Row, measured: RowEvaluations, level: str | None, seed
                 )
             wanted.append({**entry, "seeds": count})
     if not wanted:
-        names = ", ".join(dict.fromkeys(replica.level for replica in measured.replicas))
+        names = ", ".join(dict.fromkeys(training.level for training in measured.trainings))
         raise UserError(f"{key}: --level {level}: not in its record; allowed: {names}")
     return Row.model_validate(row.model_dump() | {"levels": wanted})
 
@@ -156,9 +158,9 @@ def _value(level: str) -> float | None:
 
 def replaced(before: RowEvaluations, after: RowEvaluations) -> Iterator[Difference]:
     """Differences by level between an evaluation and those of its replacement that were trained anew."""
-    weights = {replica.key: replica.weights for replica in before.replicas}
-    anew = [each for each in after.replicas if weights.get(each.key, each.weights) != each.weights]
-    return differences(before, after.model_copy(update={"replicas": tuple(anew)}))
+    weights = {training.key: training.weights for training in before.trainings}
+    anew = [each for each in after.trainings if weights.get(each.key, each.weights) != each.weights]
+    return differences(before, after.model_copy(update={"trainings": tuple(anew)}))
 
 
 def differences(before: RowEvaluations, after: RowEvaluations) -> Iterator[Difference]:
@@ -171,6 +173,6 @@ def differences(before: RowEvaluations, after: RowEvaluations) -> Iterator[Diffe
 
 def _by_level(evaluation: RowEvaluations) -> dict[str, SeedValues]:
     values: dict[str, dict[int, float]] = {}
-    for replica in evaluation.replicas:
-        values.setdefault(replica.level, {})[replica.seed] = 100 * replica.metrics["test_accuracy"]
+    for training in evaluation.trainings:
+        values.setdefault(training.level, {})[training.seed] = 100 * training.metrics["test_accuracy"]
     return {level: SeedValues.of(each) for level, each in values.items()}

@@ -114,7 +114,7 @@ def _finding(subject: str, compare: Callable[[], str | None]) -> Finding:
 
 
 def _raw(name: str, settings: Settings) -> None:
-    raw.load(name, settings)
+    raw.check(name, settings)
 
 
 def _prepared(name: str, settings: Settings) -> None:
@@ -182,7 +182,7 @@ def check_plan(key: str, run: RowTrainings, settings: Settings) -> str | None:
     if not provenance.is_checkout_here():
         return unchecked
     starts: dict[str, float] = {}  # of the first training that recorded a commit
-    for each in run.replicas:
+    for each in run.trainings:
         if revision := each.origin.revision:
             starts[revision] = min(starts.get(revision, each.started), each.started)
     for revision, begun in sorted(starts.items()):
@@ -245,22 +245,22 @@ def _row(key: str, settings: Settings, lock: dvclock.Lock, measure: bool, quick:
     records.read(key, row)
     if run is None:
         return "nothing ran"
-    paths = [(weights_path(key, *replica.key), replica.weights) for replica in run.replicas]
+    paths = [(weights_path(key, *training.key), training.weights) for training in run.trainings]
     present_weights = [(path, weights) for path, weights in paths if path.exists()]
     for path, weights in present_weights:
         check_file(path, weights)
-    if twins := repeated(run.replicas):
+    if twins := repeated(run.trainings):
         raise UserError(f"{records.run_path(key)}: {twins}")
     if unmeasured := records.unmeasured(key):
         raise UserError(
             f"{records.evaluation_path(key)}: {unmeasured[0]}: of other weights than ran, or missing"
         )
-    ran = {replica.key for replica in run.replicas}
+    ran = {training.key for training in run.trainings}
     planned = [(row.level(resolved), seed) for resolved, seed in row.trainings] if row.plan else []
     missing = [name for name in planned if name not in ran]
     unplanned = check_plan(key, run, settings)
-    evaluation, by_key = records.read_evaluation(key), {replica.key: replica for replica in run.replicas}
-    for measured in evaluation.replicas if evaluation else ():
+    evaluation, by_key = records.read_evaluation(key), {training.key: training for training in run.trainings}
+    for measured in evaluation.trainings if evaluation else ():
         if measured.key in by_key and (difference := curve_difference(measured, by_key[measured.key])):
             raise UserError(
                 f"{records.evaluation_path(key)}: {measured.level}, seed {measured.seed}: {difference}"
@@ -268,7 +268,7 @@ def _row(key: str, settings: Settings, lock: dvclock.Lock, measure: bool, quick:
         if measured.test_errors is not None:
             _check_errors(key, measured, measured.test_errors)
     data = data_here(key, settings)
-    for trained in run.replicas:
+    for trained in run.trainings:
         if reason := reason_invalid(trained, row, data, frozen_changed, code=False):
             raise UserError(
                 f"{records.run_path(key)}: {trained.level}, seed {trained.seed}: {reason}: not what "
@@ -286,10 +286,10 @@ def _row(key: str, settings: Settings, lock: dvclock.Lock, measure: bool, quick:
         unchecked.append(unplanned)
     if missing:  # without its seeds, a plan decides nothing
         unchecked.append(f"plan: {len(missing)} of {len(planned)} trainings are missing; it has no status")
-    if evaluation and (old := sum(each.test_errors is None for each in evaluation.replicas)):
-        unchecked.append(f"predictions: {old} of {len(run.replicas)} trainings have none in the record")
+    if evaluation and (old := sum(each.test_errors is None for each in evaluation.trainings)):
+        unchecked.append(f"predictions: {old} of {len(run.trainings)} trainings have none in the record")
     if len(present_weights) < len(paths):
-        elsewhere = any(trained.origin.adopted for trained in run.replicas)
+        elsewhere = any(trained.origin.adopted for trained in run.trainings)
         unchecked.append(
             f"accuracies: {len(paths) - len(present_weights)} of {len(paths)} weights are not here"
             + ("; measured elsewhere, not measured again" if elsewhere else "")
@@ -328,7 +328,7 @@ def _measure(key: str, settings: Settings) -> None:
     Raises:
         UserError: a metric differs.
     """
-    from dprepro.pipeline.export.networks import CPU
+    from dprepro.pipeline.methods.base import CPU
     from dprepro.pipeline.training.evaluation import evaluate
 
     stored, directory = records.read_evaluation(key), Path().resolve()
@@ -341,26 +341,26 @@ def _measure(key: str, settings: Settings) -> None:
         remeasured = records.read_evaluation(key, scratch)
     assert stored is not None, "what is not measured was refused before"
     assert remeasured is not None, "it was just written"
-    stored_by_key = {replica.key: replica for replica in stored.replicas}
-    for remeasured_replica in remeasured.replicas:
-        replica = stored_by_key[remeasured_replica.key]
-        values, again = _numbers(replica), _numbers(remeasured_replica)
+    stored_by_key = {training.key: training for training in stored.trainings}
+    for remeasured_training in remeasured.trainings:
+        training = stored_by_key[remeasured_training.key]
+        values, again = _numbers(training), _numbers(remeasured_training)
         for name in {**values, **again}:
             if not isclose(values.get(name, -1.0), again.get(name, -1.0), abs_tol=MEASURED):
                 is_here, reached = (
                     f"{each[name]:g}" if name in each else "missing" for each in (values, again)
                 )
                 raise UserError(
-                    f"{records.evaluation_path(key)}: {replica.level}, seed {replica.seed}: "
+                    f"{records.evaluation_path(key)}: {training.level}, seed {training.seed}: "
                     f"{name} is {is_here}, and its weights reach {reached}"
                 )
 
 
-def _numbers(replica: EvaluationRecord) -> dict[str, float]:
+def _numbers(training: EvaluationRecord) -> dict[str, float]:
     """Metrics and scores by name; cells of a confusion matrix as shares of all examples."""
-    if replica.scores is None:
-        return replica.metrics
-    values = replica.scores.model_dump()
+    if training.scores is None:
+        return training.metrics
+    values = training.scores.model_dump()
     recall = {f"recall of class {at}": share for at, share in enumerate(values.pop("recall", ()))}
     rows = values.pop("confusion", None) or ()
     total = sum(map(sum, rows))
@@ -368,4 +368,4 @@ def _numbers(replica: EvaluationRecord) -> dict[str, float]:
         f"confusion {at}, {to}": count / total for at, row in enumerate(rows) for to, count in enumerate(row)
     }
     scored = {name: value for name, value in {**values, **recall}.items() if value is not None}
-    return {**replica.metrics, **scored, **cells}
+    return {**training.metrics, **scored, **cells}

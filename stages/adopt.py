@@ -10,10 +10,11 @@ def adopt(
     file: Annotated[Path, typer.Argument(help="A file written by `dprepro pack`.")],
 ) -> None:
     """Import rows from another machine, if settings, data and code versions are the same there and here."""
+    from dprepro.pipeline.ledgers.sentences import counted
     from dprepro.pipeline.params import load
     from dprepro.pipeline.transport.adopting import adopt as run
 
     for adopted in run(load(), file):
-        print(f"{adopted.row}: {adopted.replicas} of {adopted.packed} replicas adopted")
+        print(f"{adopted.row}: {adopted.trainings} of {counted(adopted.packed, 'training')} adopted")
         for note in adopted.notes:
             print(f"  {note}")

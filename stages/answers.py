@@ -28,8 +28,8 @@ def measured(row: str) -> Iterator[str]:
 
     evaluation = records.read_evaluation(row)
     by_level: dict[str, list[float]] = {}
-    for replica in evaluation.replicas if evaluation else ():
-        by_level.setdefault(replica.level, []).append(100 * replica.metrics["test_accuracy"])
+    for training in evaluation.trainings if evaluation else ():
+        by_level.setdefault(training.level, []).append(100 * training.metrics["test_accuracy"])
     for level, values in by_level.items():
         yield f"{level.replace('=', ' = ')}: test accuracy {with_interval(mean(tuple(values)), 2)} percent"
 
@@ -42,14 +42,14 @@ def scored(row: str, classes: Sequence[str]) -> Iterator[str]:
     from dprepro.pipeline.results import records
 
     evaluation = records.read_evaluation(row)
-    first = {replica.level: replica for replica in reversed(evaluation.replicas)} if evaluation else {}
-    for level, replica in reversed(first.items()):
-        if replica.scores is not None:
-            for line in score_lines(replica.scores, classes):
-                yield f"{level.replace('=', ' = ')}, seed {replica.seed}: {line}"
-    for replica in evaluation.replicas if evaluation else ():
-        if replica.scores is not None and replica.scores.guess:
-            yield f"{replica.level.replace('=', ' = ')}, seed {replica.seed}: {replica.scores.guess}"
+    first = {training.level: training for training in reversed(evaluation.trainings)} if evaluation else {}
+    for level, training in reversed(first.items()):
+        if training.scores is not None:
+            for line in score_lines(training.scores, classes):
+                yield f"{level.replace('=', ' = ')}, seed {training.seed}: {line}"
+    for training in evaluation.trainings if evaluation else ():
+        if training.scores is not None and training.scores.guess:
+            yield f"{training.level.replace('=', ' = ')}, seed {training.seed}: {training.scores.guess}"
 
 
 def score_lines(scores: "Scores | Errors", classes: Sequence[str]) -> Iterator[str]:
@@ -123,7 +123,7 @@ def accounted(line: str) -> Iterator[str]:
     if ledgers and ledgers.composition:
         yield composition(ledgers.composition)
     if run:
-        remarks = {delta_remark(trained.delta, trained.origin.examples) for trained in run.replicas}
+        remarks = {delta_remark(trained.delta, trained.origin.examples) for trained in run.trainings}
         yield from sorted(remark for remark in remarks if remark)
 
 

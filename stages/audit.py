@@ -50,7 +50,7 @@ def audit(
     audited = records.read_audit(row, final_models=model)
     assert audited is not None
     run, present = records.read_run(row), noises(settings.row(row))[-1]
-    ran = {replica.noise for replica in run.replicas} if run else {present}
+    ran = {training.noise for training in run.trainings} if run else {present}
     for attack in audited.attacks:
         if attack.attack != FLOATING_POINT or attack.noise in ran:  # the arithmetic of other noise is another
             print(f"{row}, {describe(attack)}")

@@ -69,7 +69,7 @@ def _changed(settings: "Settings", *rows: str) -> Iterator[str]:
 
     for row in dict.fromkeys(rows):
         run, declared = records.read_run(row), settings.rows[row]
-        if run and any(reason_invalid(each, declared, None, None, code=False) for each in run.replicas):
+        if run and any(reason_invalid(each, declared, None, None, code=False) for each in run.trainings):
             yield f"{row}: settings have changed since some of these runs; `dprepro plan {row}`"
 
 

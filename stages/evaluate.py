@@ -33,7 +33,7 @@ def evaluate(
         require(recorded)  # before the data, which a clone lacks too
     data, how = ready(row, loaded, device, physical, anywhere=True)
     run, before = records.read_run(row), records.read_evaluation(row)
-    with counting(row, len(run.replicas) if run else 0) as show:
+    with counting(row, len(run.trainings) if run else 0) as show:
         path = evaluation.evaluate(row, loaded, data, how, show=show)
     print(f"{row}: evaluated, {path}")
     for line in measured(row):

@@ -26,13 +26,13 @@ def export(
     settings = params.load()
     settings.row(row)
     if (run := records.read_run(row)) and not folder.exists():
-        asked = [each for each in run.replicas if level in (None, each.level) and seed in (None, each.seed)]
+        asked = [each for each in run.trainings if level in (None, each.level) and seed in (None, each.seed)]
         require(run, asked)  # before the data, which a clone lacks too
     exported = write(row, level, seed, folder, settings)
     print(f"{row}: {exported.level}, seed {exported.seed}: exported to {folder}")
     print(f"  {headline(exported.privacy)}")
     evaluation = records.read_evaluation(row)
-    for each in evaluation.replicas if evaluation else ():
+    for each in evaluation.trainings if evaluation else ():
         if each.key == (exported.level, exported.seed) and each.scores is not None and each.scores.guess:
             print(f"  {each.scores.guess}")
     if "vocabulary.txt" in exported.files:

@@ -16,6 +16,7 @@ def plan(
     Expected times are means of recorded trainings: of the same row, else of the same network and method.
     """
     from dprepro.pipeline.identity import plan as planning
+    from dprepro.pipeline.ledgers.sentences import counted
     from dprepro.pipeline.params import load
 
     settings = load()
@@ -24,11 +25,11 @@ def plan(
     for each in planned:
         time = "waits for a GPU" if each.waits else _span(each.seconds)
         kept = f", {each.kept} stand" if each.kept else ""
-        print(f"{each.row}: {each.replicas} replicas ({', '.join(each.reasons)}){kept}; {time}")
+        print(f"{each.row}: {counted(each.trainings, 'training')} ({', '.join(each.reasons)}){kept}; {time}")
     missing = {each.row for each in planned}
     for key in wanted if rows else ():
         if key not in missing:
-            print(f"{key}: {len(settings.rows[key].trainings)} replicas stand; nothing to train")
+            print(f"{key}: nothing to train; {len(settings.rows[key].trainings)} stand")
     here = [each for each in planned if not each.waits]
     parts: dict[tuple[str, str], list[float | None]] = {}
     for each in here:

@@ -109,14 +109,13 @@ def train(
         if "DVC_STAGE" in os.environ and (left := _left(loaded)):
             print(left)
         time = duration(run, [each.level for each in missing])
-        count = f"{len(missing)} of {len(declared.trainings)} trainings"
+        count = f"{len(missing)} of {len(declared.trainings)} to train"
         print(f"{row}: {count}, {time}, on {training.describe_device(how.device)}", flush=True)
     with showing(row) as show:
         done = training.train(
             row, loaded, data, how, show, checkpoint_every, workers=side_by_side(workers, how)
         )
-    replicas = "replica" if done.trained == 1 else "replicas"
-    print(f"{row}: {done.trained} {replicas} trained, {done.standing} stand, {done.path}")
+    print(f"{row}: {done.trained} trained, {done.standing} stand, {done.path}")
 
 
 def _left(settings: "Settings") -> str | None:

@@ -79,7 +79,7 @@ def made_up_origin(**changes: Any) -> Provenance:
 
 
 def made_up_training(spending: Any, steps: int, **changes: Any) -> TrainingRecord:
-    """A replica that ran so many steps of a mechanism."""
+    """A training that ran so many steps of a mechanism."""
     values: dict[str, Any] = {
         "level": "sigma=1", "seed": 0, "settings": {}, "steps": steps, "spending": spending, "delta": 1e-5,
         "claimed_by": "clt", "broken": (), "not_covered": (), "weights": None, "seconds": 1, "started": 0,
@@ -91,9 +91,9 @@ def made_up_training(spending: Any, steps: int, **changes: Any) -> TrainingRecor
 def made_up_run(
     row: str, data: str, trained: TrainingRecord, edition: dict[str, str], **changes: Any
 ) -> RowTrainings:
-    """A row of one replica."""
+    """A row of one training."""
     about = {"row": row, "data": data, "origin": made_up_origin(edition=edition)}
-    return RowTrainings(row=row, replicas=(trained.model_copy(update=about),), **changes)
+    return RowTrainings(row=row, trainings=(trained.model_copy(update=about),), **changes)
 
 
 def keep_search(
@@ -132,11 +132,11 @@ def keep_history(row: str, root: Path, lines: Iterable[tuple[Any, ...]]) -> str:
         metrics = curves.setdefault((level, seed), {})
         metrics[metric] = (*metrics.get(metric, ()), (step, epoch, value))
     run = records.read_run(row, root)
-    trained = {replica.key: replica for replica in run.replicas} if run else {}
+    trained = {training.key: training for training in run.trainings} if run else {}
     for key, metrics in curves.items():
         made = trained.get(key) or made_up_training(None, 1, row=row, level=key[0], seed=key[1])
         trained[key] = made.model_copy(update={"curves": metrics})
-    return digest_file(records.write(RowTrainings(row=row, replicas=tuple(trained.values())), root))
+    return digest_file(records.write(RowTrainings(row=row, trainings=tuple(trained.values())), root))
 
 
 def keep(record: Record, root: Path) -> None:
@@ -149,49 +149,49 @@ def keep(record: Record, root: Path) -> None:
     account = record.method == schema.ACCOUNTING
     entries = tuple(
         LedgerEntry(
-            level=replica.level,
-            seeds=(replica.seed,),
-            ledger=replica.ledger,
-            settings=replica.settings if account else {},
-            metrics=replica.metrics if account else {},
+            level=training.level,
+            seeds=(training.seed,),
+            ledger=training.ledger,
+            settings=training.settings if account else {},
+            metrics=training.metrics if account else {},
         )
-        for replica in record.replicas
+        for training in record.trainings
     )
     ledgers = Ledgers(row=record.row, config=made.config, versions=made.versions, entries=entries)
     records.write(ledgers, root)
     if account:
         return
     before = records.read_run(record.row, root)
-    curves = {replica.key: replica.curves for replica in before.replicas} if before else {}
+    curves = {training.key: training.curves for training in before.trainings} if before else {}
     made_by = versions.training(record.method, record.model["name"])
     origins = tuple(origin.model_copy(update={"made_by": made_by}) for origin in record.origins)
     trained = tuple(
         TrainingRecord(
-            **replica.model_dump(include={"level", "seed", "settings", "noise", "seconds"}),
+            **training.model_dump(include={"level", "seed", "settings", "noise", "seconds"}),
             **record.model_dump(include={"row", "model", "method", "data"}),
-            origin=origins[replica.origin],
-            curves=curves.get(replica.key, {}),
-            steps=replica.ledger.steps,
-            spending=_spending(replica.ledger),
-            delta=replica.ledger.delta,
-            claimed_by=replica.ledger.claimed_by,
-            broken=replica.ledger.reasons,
-            not_covered=replica.ledger.not_covered,
-            protects=replica.ledger.protects,
+            origin=origins[training.origin],
+            curves=curves.get(training.key, {}),
+            steps=training.ledger.steps,
+            spending=_spending(training.ledger),
+            delta=training.ledger.delta,
+            claimed_by=training.ledger.claimed_by,
+            broken=training.ledger.reasons,
+            not_covered=training.ledger.not_covered,
+            protects=training.ledger.protects,
             weights=None,
-            started=replica.started or 0.0,
-            ended=max(replica.ended or 0.0, replica.started or 0.0),
+            started=training.started or 0.0,
+            ended=max(training.ended or 0.0, training.started or 0.0),
         )
-        for replica in record.replicas
+        for training in record.trainings
     )
-    records.write(RowTrainings(row=record.row, replicas=trained), root)
+    records.write(RowTrainings(row=record.row, trainings=trained), root)
     measured = tuple(
         EvaluationRecord(
-            **replica.model_dump(include={"level", "seed", "metrics"}),
+            **training.model_dump(include={"level", "seed", "metrics"}),
             row=record.row,
             weights=None,
             measured_by=versions.MEASURING,
         )
-        for replica in record.replicas
+        for training in record.trainings
     )
-    records.write(RowEvaluations(row=record.row, replicas=measured), root)
+    records.write(RowEvaluations(row=record.row, trainings=measured), root)

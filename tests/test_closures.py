@@ -13,7 +13,7 @@ MOST = {
     "dprepro.samplers": 6,
     "dprepro.stages.train": 57,
     "dprepro.stages.report": 59,
-    "dprepro.stages.verify": 94,
+    "dprepro.stages.verify": 85,
 }
 
 

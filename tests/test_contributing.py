@@ -75,7 +75,7 @@ def test_a_model_is_one_file_and_a_private_method_one_room(tmp_path: Path, typed
     short = PRIVATE.replace("seeds: 3", "seeds: 1").replace("epochs: 8", "epochs: 1")
     assert short.count("seeds: 1") == short.count("epochs: 1") == 1
     (laboratory / "params.yaml").write_text(PARAMS.replace(ROW, short))
-    assert "2 replicas trained" in run("dprepro train my-perceptron")
+    assert "2 trained" in run("dprepro train my-perceptron")
 
 
 def read(laboratory: Path, kind: str) -> Any:

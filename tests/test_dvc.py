@@ -240,7 +240,7 @@ def test_plan_and_dvc_agree_on_what_an_edit_or_a_version_trains(bare: Checkout) 
     assert bare.run("dprepro", "plan").startswith("to train: 0 rows")
     settings.write_text(settings.read_text().replace("ClassVar[int] = 1", "ClassVar[int] = 2"))
     said = bare.run("dprepro", "plan")
-    assert "toy: 1 replicas (method version)" in said
+    assert "toy: 1 training (method version)" in said
     assert "other" not in said
     bare.run("git", "checkout", "--quiet", "pipeline")
     edit(bare.folder / "params.yaml", "label: DPSGD (LeNet-5)", "label: DPSGD (LN-LeNet-5)")
@@ -248,12 +248,12 @@ def test_plan_and_dvc_agree_on_what_an_edit_or_a_version_trains(bare: Checkout) 
     assert would_run(bare) == {"publish", "report"}
     edit(bare.folder / "params.yaml", ONE_SEED, TWO_SEEDS)
     said = plan()
-    assert "toy: 1 replicas (never ran), 1 stand; about" in said
+    assert "toy: 1 training (never ran), 1 stand; about" in said
     assert "to train: 1 rows" in said
     assert {stage for stage in would_run(bare) if stage.startswith("train@")} == {"train@toy"}
     edit(bare.folder / "params.yaml", "settings: {batch: 8,", "settings: {batch: 10,")
     said = plan()
-    assert "toy: 2 replicas (settings, never ran);" in said
+    assert "toy: 2 trainings (settings, never ran);" in said
     assert "other" not in said
 
 
@@ -268,7 +268,7 @@ def test_a_new_seed_trains_what_has_no_weights_here(clone: Checkout, pulled: boo
     clone.allow_training()
     clone.run("dvc", "repro", "prepare@toy")
     said = clone.run("dvc", "repro", "--allow-missing", "ledger@toy", "evaluate@toy", "ledger@other")
-    assert ("toy: 1 replica trained, 1 stand" if pulled else "toy: 2 replicas trained, 0 stand") in said
+    assert ("toy: 1 trained, 1 stand" if pulled else "toy: 2 trained, 0 stand") in said
     assert "Running stage 'train@other'" not in said
     assert (clone.folder / "reports/trainings/other.jsonl").read_bytes() == other
     lines = (clone.folder / "reports/trainings/toy.jsonl").read_text().splitlines()
@@ -278,7 +278,7 @@ def test_a_new_seed_trains_what_has_no_weights_here(clone: Checkout, pulled: boo
     record = not_none(
         records.read("toy", params.load(clone.folder / "params.yaml").rows["toy"], clone.folder)
     )
-    assert [replica.seed for replica in record.replicas] == [0, 1]
+    assert [training.seed for training in record.trainings] == [0, 1]
 
 
 # -- rebuilding --------------------------------------------------------------------------------------
@@ -345,7 +345,7 @@ def test_a_clone_without_weights_rebuilds_what_it_is_asked_for(bare: Checkout, w
     )
     assert done.returncode != 0
     assert "weights of 3 trainings of 2 rows are not here" in done.stdout
-    assert "other: 2 of 2 trainings, about 0:00:0" in done.stdout
+    assert "other: 2 of 2 to train, about 0:00:0" in done.stdout
     assert pointers(bare) == whole
     bare.environment = able
     # measured, and compared with what the record had
@@ -355,19 +355,19 @@ def test_a_clone_without_weights_rebuilds_what_it_is_asked_for(bare: Checkout, w
     assert " rebuilt; difference " in said
     assert pointers(bare) == whole
     after = not_none(records.read_run("other", bare.folder))
-    assert not {each.weights for each in before.replicas} & {each.weights for each in after.replicas}
-    assert min(each.started for each in after.replicas) > max(each.ended for each in before.replicas)
+    assert not {each.weights for each in before.trainings} & {each.weights for each in after.trainings}
+    assert min(each.started for each in after.trainings) > max(each.ended for each in before.trainings)
     assert after.replaced == ()  # public data have no budget
     assert bare.run("git", "diff", "--stat", "--", "reports/ledgers", "reports/trainings/toy.jsonl") == ""
     # a row whose noise is seeded comes out as before
     bare.run("dvc", "repro", "train@toy")
     assert records.run_path("toy", bare.folder).read_text() != ""
     first = json.loads(bare.run("git", "show", "HEAD:reports/trainings/toy.jsonl").splitlines()[0])["weights"]
-    assert not_none(records.read_run("toy", bare.folder)).replicas[0].weights == first
+    assert not_none(records.read_run("toy", bare.folder)).trainings[0].weights == first
     # weights and cache gone again: trained again, whatever the lock says
     shutil.rmtree(bare.folder / "runs/other")
     shutil.rmtree(bare.folder / ".dvc/cache")
-    assert "other: 2 replicas trained, 0 stand" in bare.run("dvc", "repro", "evaluate@other")
+    assert "other: 2 trained, 0 stand" in bare.run("dvc", "repro", "evaluate@other")
     assert pointers(bare) == whole
 
 
@@ -413,7 +413,7 @@ def test_no_command_loses_a_pointer(bare: Checkout, warm: Path, workshop: Path) 
     )
     assert done.returncode != 0
     assert pointers(bare) == whole
-    assert len(not_none(records.read_run("other", bare.folder)).replicas) == 2
+    assert len(not_none(records.read_run("other", bare.folder)).trainings) == 2
     bare.allow_training()
     bare.run("dprepro", "train", "other")
     assert pointers(bare) == whole
@@ -453,8 +453,10 @@ def test_one_command_brings_data_and_trains_in_a_fresh_clone(bare: Checkout) -> 
     assert not (bare.folder / "data").exists()
     bare.run(sys.executable, "-m", "dprepro.stages", "repro", "toy")  # whose workers need a real Python
     run = not_none(records.read_run("toy", bare.folder))
-    assert [replica.seed for replica in run.replicas] == [0, 1]
-    assert [replica.seed for replica in not_none(records.read_evaluation("toy", bare.folder)).replicas] == [
+    assert [training.seed for training in run.trainings] == [0, 1]
+    assert [
+        training.seed for training in not_none(records.read_evaluation("toy", bare.folder)).trainings
+    ] == [
         0,
         1,
     ]
@@ -491,7 +493,7 @@ def test_adopting_without_the_data_and_beside_them(clone: Checkout, workshop: Pa
     assert "its data or weights are not here: it is not signed" in said
     assert "train@toy" not in (clone.folder / "dvc.lock").read_text()
     clone.run("dvc", "repro", "prepare@toy")
-    assert clone.run("dprepro", "adopt", str(workshop / NAME)).startswith("toy: 0 of 1 replicas adopted\n")
+    assert clone.run("dprepro", "adopt", str(workshop / NAME)).startswith("toy: 0 of 1 training adopted\n")
     assert clone.status("train@toy", "evaluate@toy", "ledger@toy") == {}
 
 

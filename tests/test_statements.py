@@ -49,11 +49,11 @@ def committed() -> Iterator[Statement]:
     """Every statement of the runs and the ledgers that git has."""
     rows = [path.stem for path in ROOT.joinpath(records.TRAININGS).glob("*.jsonl")]
     for run in filter(None, (records.read_run(row, ROOT) for row in rows)):
-        for replica in run.replicas:
+        for training in run.trainings:
             yield from (
-                *replica.broken,
-                *replica.not_covered,
-                *([replica.protects] if replica.protects else []),
+                *training.broken,
+                *training.not_covered,
+                *([training.protects] if training.protects else []),
             )
     lines = [path.stem for path in ROOT.joinpath(records.LEDGERS).glob("*.json")]
     for ledgers in filter(None, (records.read_ledgers(line, ROOT) for line in lines)):

@@ -226,7 +226,7 @@ def test_the_page_for_authors_from_top_to_bottom(laboratory: Installed, tmp_path
     assert set(environment.type(f'python -c "{names}"', folder).split()) == {"Default", "mine"}
     # the second method trained nothing again, and all is vouched for
     plan = told[2]
-    assert "mine-t2-signs: 2 replicas (never ran)" in plan
+    assert "mine-t2-signs: 2 trainings (never ran)" in plan
     assert "mine-t1-lenet5" not in plan
     assert ", 0 wrong" in told[-2]
     # in a clone, as CI does it
@@ -245,13 +245,13 @@ def test_the_page_for_authors_from_top_to_bottom(laboratory: Installed, tmp_path
 
 
 NETWORK = (
-    "--network resnet18 --weights resnet18.pth --weights-source example.org --weights-licence BSD-3-Clause "
-    "--trained-on ImageNet --network-size 32"
+    "network: {architecture: resnet18, weights: resnet18.pth, source: example.org, licence: BSD-3-Clause, "
+    "trained_on: ImageNet, size: 32}\n"
 )
 # by kind: options of `new data`, model, and a file to predict
 KINDS = {
     "table": ("--table ../mine.csv --label text --schema ../mine.yaml", "logistic", "../mine.csv"),
-    "images": (f"--images ../images {NETWORK}", "logistic", "../images/red/0.png"),
+    "images": ("--images ../images --schema ../network.yaml", "logistic", "../images/red/0.png"),
     "texts": ("--texts ../mine.csv", "bilstm", "../mine.csv"),
 }
 
@@ -264,6 +264,7 @@ def _own_files(folder: Path) -> None:
         for number in range(120)
     ]
     (folder / "mine.csv").write_text("\n".join(["text,label,number", *lines]) + "\n")
+    (folder / "network.yaml").write_text(NETWORK)
     (folder / "mine.yaml").write_text("classes: [good, bad]\ncolumns: {number: {range: [0, 100]}}\n")
     for name, channel in (("red", 0), ("blue", 2)):
         (folder / "images" / name).mkdir(parents=True)

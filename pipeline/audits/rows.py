@@ -122,7 +122,7 @@ def _on_releases(row: Row, config: MethodSettings, settings: Settings, name: str
 
 
 def noises(row: Row) -> tuple[Noise, ...]:
-    """Kinds of noise that a row's replicas may have; the present version of the code uses the last kind."""
+    """Kinds of noise that a row's trainings may have; the present version of the code uses the last kind."""
     return ("float32",) if row.reproducible else ("float32", "grid")
 
 

@@ -36,10 +36,10 @@ from dprepro.pipeline.export.networks import (
     fits,
     probe,
     rebuilt,
-    replica_of,
     same,
     tensors_of,
     trained_network,
+    training_of,
 )
 from dprepro.pipeline.export.statement import PrivacyStatement
 from dprepro.pipeline.files import digest, digest_json, replacing_folder, write_bytes
@@ -116,12 +116,12 @@ class Predictor:
 
 
 def export(key: str, level: str | None, seed: int | None, folder: Path, settings: Settings) -> Exported:
-    """Write a row's network to a new folder; ``level`` and ``seed`` as for `replica_of`.
+    """Write a row's network to a new folder; ``level`` and ``seed`` as for `training_of`.
 
     Raises:
-        UserError: as `replica_of`; the row's data or weights are missing or damaged; the data were prepared
-            by another declaration; the folder exists; the replica was not measured or accounted for; the
-            ledger lacks trainings or searches; the replica's outputs are not finite; or its network can't
+        UserError: as `training_of`; the row's data or weights are missing or damaged; the data were prepared
+            by another declaration; the folder exists; the training was not measured or accounted for; the
+            ledger lacks trainings or searches; the training's outputs are not finite; or its network can't
             be computed without the data.
     """
     # imported here, so that predictions don't wait for accountants and the report's words
@@ -136,8 +136,8 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
     row = settings.row(key)
     check_declared(row.data, settings)  # the folder gets the present declaration of new files
     data = prepared.load(row.data)
-    trained = replica_of(key, row, data, level, seed)
-    record, replica = _recorded(key, trained, settings)
+    trained = training_of(key, row, data, level, seed)
+    record, training = _recorded(key, trained, settings)
     with recording_reads() as reads:
         network = trained_network(key, trained, row, data)
     architecture = architecture_of(trained, row, data, reads)
@@ -169,7 +169,7 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
         counts += " (that of train is a declared number)"
     examples = f"{data.manifest['raw'][raw]['title']}, {counts}"
     budget = budget_of(row.data, settings)
-    statement = privacy_statement(record, replica, ledgers.versions, examples, digest(weights), budget)
+    statement = privacy_statement(record, training, ledgers.versions, examples, digest(weights), budget)
     if (vocabulary := vocabulary_of(data)) is not None:
         parts[VOCABULARY] = vocabulary
     preparation = preparation_of(row, data, settings)
@@ -189,7 +189,7 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
     described = json.loads(exported.model_dump_json())
     sealed = {**described, "digest": digest_json(described)}
     config = json.dumps(sealed, indent=1, ensure_ascii=False) + "\n"
-    card = model_card(record, replica, data, raw, counts, statement, preparation.columns, row.purpose)
+    card = model_card(record, training, data, raw, counts, statement, preparation.columns, row.purpose)
     name = f"'{key}' (trained with {level_words(trained.level)}, seed {trained.seed})"
     files: dict[str, bytes] = {str(part): content for part, content in parts.items()}
     files |= {
@@ -211,15 +211,15 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
 
 
 def _recorded(key: str, trained: TrainingRecord, settings: Settings) -> tuple[Record, TrainingResult]:
-    """Record of a row, and the record's entry for the replica ``trained``.
+    """Record of a row, and the record's entry for the training ``trained``.
 
     Raises:
-        UserError: the replica was not measured or not accounted for.
+        UserError: the training was not measured or not accounted for.
     """
     if record := records.read(key, settings.rows[key]):
-        for replica in record.replicas:
-            if replica.key == trained.key:
-                return record, replica
+        for training in record.trainings:
+            if training.key == trained.key:
+                return record, training
     raise UserError(
         f"{key}: {trained.level}, seed {trained.seed}: not measured or not accounted for; run "
         f"`dprepro evaluate {key}` and `dprepro ledger {key}`"

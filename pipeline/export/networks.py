@@ -19,7 +19,7 @@ from dprepro.pipeline.extensions import extensions
 from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.limits import INPUT_NUMBERS, WEIGHTS_BYTES
-from dprepro.pipeline.methods.base import Execution, Method, Relevances, Task, shares
+from dprepro.pipeline.methods.base import CPU, Method, Relevances, Task, shares
 from dprepro.pipeline.methods.registry import build_method, build_net
 from dprepro.pipeline.methods.settings import MethodSettings, method_settings
 from dprepro.pipeline.models.model import Model
@@ -31,7 +31,6 @@ from dprepro.pipeline.results.schema import TrainingRecord
 from dprepro.pipeline.results.weights import read_weights, require, weights_path
 from dprepro.pipeline.training.loop import SeedRun, make_task
 
-CPU = Execution(torch.device("cpu"), physical=256)
 # Names of the public statistics that scale images before the network (`pipeline.methods.augment`)
 MEAN, DEVIATION = "inputs.mean", "inputs.deviation"
 PROBES = 3  # made-up inputs for a comparison of logits
@@ -61,7 +60,7 @@ class Architecture(Strict):
 
 @dataclass(frozen=True)
 class Network:
-    """Trained network of one replica for predictions, on the CPU."""
+    """Network of one training for predictions, on the CPU."""
 
     net: nn.Module
     method: Method
@@ -80,7 +79,7 @@ class Network:
         return torch.cat(parts).numpy()
 
 
-def replica_of(key: str, row: Row, data: Prepared, level: str | None, seed: int | None) -> TrainingRecord:
+def training_of(key: str, row: Row, data: Prepared, level: str | None, seed: int | None) -> TrainingRecord:
     """Training record of a row's level and seed; by default of the level's first seed.
 
     Raises:
@@ -90,13 +89,13 @@ def replica_of(key: str, row: Row, data: Prepared, level: str | None, seed: int 
     path, run = records.run_path(key), records.read_run(key)
     if run is None:
         raise UserError(f"{path}: not there; run `dprepro train {key}` first")
-    levels = list(dict.fromkeys(replica.level for replica in run.replicas))
+    levels = list(dict.fromkeys(training.level for training in run.trainings))
     if level is None and len(levels) > 1:
         raise UserError(f"{key}: has several levels; --level takes one of {', '.join(levels)}")
     level = level or levels[0]
     if level not in levels:
         raise UserError(f"{key}: --level {shown(level)}: not trained; allowed: {', '.join(levels)}")
-    seeds = {replica.seed: replica for replica in run.replicas if replica.level == level}
+    seeds = {training.seed: training for training in run.trainings if training.level == level}
     if seed is not None and seed not in seeds:
         raise UserError(f"{key}: --seed {seed}: not trained; allowed: {', '.join(map(str, sorted(seeds)))}")
     trained = seeds[min(seeds) if seed is None else seed]
@@ -106,7 +105,7 @@ def replica_of(key: str, row: Row, data: Prepared, level: str | None, seed: int 
 
 
 def trained_network(key: str, trained: TrainingRecord, row: Row, data: Prepared) -> Network:
-    """Network of a row's replica.
+    """Network of a row's training.
 
     Raises:
         UserError: the weights are missing or damaged.
@@ -122,7 +121,7 @@ def trained_network(key: str, trained: TrainingRecord, row: Row, data: Prepared)
 
 
 def architecture_of(trained: TrainingRecord, row: Row, data: Prepared, reads: list[Outline]) -> Architecture:
-    """Architecture of a row's replica; ``reads``: outlines of weight files that the model's `build` read.
+    """Architecture of a row's training; ``reads``: outlines of weight files that the model's `build` read.
 
     Raises:
         UserError: the inputs are features that another network computes.

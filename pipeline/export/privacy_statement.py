@@ -97,30 +97,30 @@ td:first-child {{ min-width: 9rem }}
 
 def privacy_statement(
     record: Record,
-    replica: TrainingResult,
+    training: TrainingResult,
     versions: Versions,
     data: str,
     weights: str,
     budget: DataBudget | None = None,
 ) -> PrivacyStatement:
-    """Privacy statement of one replica.
+    """Privacy statement of one training.
 
     Args:
-        record: record of the replica's row.
-        replica: the training run.
-        versions: versions of the libraries that computed the replica's ledger.
+        record: record of the training's row.
+        training: the training run.
+        versions: versions of the libraries that computed the training's ledger.
         data: name of the data set and numbers of examples.
         weights: digest of the exported weights.
         budget: privacy budget of the private data set; None for public data.
     """
-    ledger, made = replica.ledger, record.origins[replica.origin]
-    judged = privacy([replica], made.reproducible)
+    ledger, made = training.ledger, record.origins[training.origin]
+    judged = privacy([training], made.reproducible)
     # attacks on final models train on the private examples, and are not in the folder
-    attacks = [attack for attack in replica.attacks if attack.attack != FINAL_MODEL]
+    attacks = [attack for attack in training.attacks if attack.attack != FINAL_MODEL]
     shown = [attack.epsilon for attack in attacks if attack.whole and attack.attack != FLOATING_POINT]
     private = ledger.event is not None
-    uses = not_covered(ledger, replica.attacks, record.composition) if private else []
-    nominal = replica.settings.get("nominal_examples")
+    uses = not_covered(ledger, training.attacks, record.composition) if private else []
+    nominal = training.settings.get("nominal_examples")
     further = BETRAYED if nominal and budget and budget.examples != {nominal} else ()
     return PrivacyStatement(
         data=data,
@@ -141,7 +141,7 @@ def privacy_statement(
             _attack(attack)
             for attack in attacks
             # an attack on the arithmetic of other noise says nothing about this model
-            if attack.attack != FLOATING_POINT or attack.noise == replica.noise
+            if attack.attack != FLOATING_POINT or attack.noise == training.noise
         ),
         mechanism=ledger.event,
         noise_multiplier=ledger.noise_multiplier,
@@ -167,13 +167,13 @@ def privacy_statement(
         attack_risk=sentences.attack_risk(ledger.risk, ledger.unit) if ledger.risk else None,
         gaussian_dp=sentences.gaussian_dp(ledger.risk) if ledger.risk else None,
         delta_remark=sentences.delta_remark(ledger.delta, nominal or made.examples),
-        assumptions=_assumptions(replica, made.device, made.reproducible) if private else (),
+        assumptions=_assumptions(training, made.device, made.reproducible) if private else (),
         versions=versions,
     )
 
 
-def _assumptions(replica: TrainingResult, device: str, reproducible: bool) -> tuple[str, ...]:
-    ledger = replica.ledger
+def _assumptions(training: TrainingResult, device: str, reproducible: bool) -> tuple[str, ...]:
+    ledger = training.ledger
     # grid noise is drawn on the CPU for every device; float32 noise on gradients used AES only on CPUs
     strong = ledger.noise == "grid" or (device.startswith("cpu") and not ledger.releases)
     source = "a public seed" if reproducible else f"{STRONG if strong else STATISTICAL}"

@@ -22,11 +22,11 @@ class Planned:
     """Row with missing training runs."""
 
     row: str
-    replicas: int  # missing replicas
-    kept: int  # valid replicas
-    reasons: tuple[str, ...]  # why replicas are missing or invalid
+    trainings: int  # missing ones
+    kept: int  # valid ones
+    reasons: tuple[str, ...]  # why trainings are missing or invalid
     waits: bool  # the row needs a GPU, and this machine has none
-    seconds: float | None = None  # expected for the missing replicas; None: no similar row ran
+    seconds: float | None = None  # expected for the missing trainings; None: no similar row ran
 
 
 def plan(settings: Settings, gpu: bool) -> list[Planned]:
@@ -35,14 +35,14 @@ def plan(settings: Settings, gpu: bool) -> list[Planned]:
     ``gpu``: whether this machine has a GPU.
     """
     runs = {key: run for key in settings.rows if (run := records.read_run(key))}
-    planned = [each for key in settings.rows if (each := _row(settings, key, runs.get(key), gpu)).replicas]
+    planned = [each for key in settings.rows if (each := _row(settings, key, runs.get(key), gpu)).trainings]
     timed = [each if each.waits else _timed(settings, each, runs) for each in planned]
     return sorted(timed, key=lambda row: (row.waits, row.seconds is None, row.seconds or 0.0))
 
 
 def lacks(settings: Settings, key: str) -> bool:
     """Return whether a row has missing training runs."""
-    return _row(settings, key, records.read_run(key), gpu=True).replicas > 0
+    return _row(settings, key, records.read_run(key), gpu=True).trainings > 0
 
 
 def gpu_here() -> bool:
@@ -61,7 +61,7 @@ def _row(settings: Settings, key: str, run: RowTrainings | None, gpu: bool) -> P
     if run is None:
         return Planned(key, wanted, 0, (NEVER,), waits)
     data = data_here(key, settings)
-    why = [reason_invalid(replica, row, data, frozen_changed) for replica in run.replicas]
+    why = [reason_invalid(training, row, data, frozen_changed) for training in run.trainings]
     kept = why.count(None)
     reasons = tuple(dict.fromkeys(reason for reason in why if reason))
     if len(why) < wanted or not reasons:
@@ -79,10 +79,10 @@ def _timed(settings: Settings, planned: Planned, runs: Mapping[str, RowTrainings
     similar = [planned.row] if planned.row in runs else same
     if not similar:
         return planned
-    return replace(planned, seconds=mean(_seconds(runs[key]) for key in similar) * planned.replicas)
+    return replace(planned, seconds=mean(_seconds(runs[key]) for key in similar) * planned.trainings)
 
 
 def _seconds(run: RowTrainings) -> float:
-    """Mean training time of a replica; replicas that were trained together share the time."""
-    spans = {(replica.started, replica.ended) for replica in run.replicas}
-    return sum(ended - started for started, ended in spans) / len(run.replicas)
+    """Mean time of a training; those that ran together share the time."""
+    spans = {(training.started, training.ended) for training in run.trainings}
+    return sum(ended - started for started, ended in spans) / len(run.trainings)

@@ -18,8 +18,8 @@ class Status:
 
     stand: tuple[str, ...]  # trained, measured and accounted for by the present settings and code
     waiting: tuple[str, ...]  # rows that wait for a GPU
-    untrained: tuple[str, ...]  # some or all replicas never ran
-    changed: dict[str, tuple[str, ...]]  # by the reason why replicas are invalid
+    untrained: tuple[str, ...]  # some or all trainings never ran
+    changed: dict[str, tuple[str, ...]]  # by the reason why trainings are invalid
     unmeasured: tuple[str, ...]
     unaccounted: tuple[str, ...]
     accounts: tuple[int, int]  # number of accounts with a valid ledger, and of all accounts
@@ -82,11 +82,11 @@ def _named(keys: Iterable[str]) -> str:
 def lacks_measuring(key: str) -> bool:
     """Return whether a trained row lacks accuracies by the present version of the measuring code."""
     run, evaluation = records.read_run(key), records.read_evaluation(key)
-    measured = {each.key: each for each in evaluation.replicas} if evaluation else {}
-    return run is None or any(reason_unmeasured(measured.get(each.key), each) for each in run.replicas)
+    measured = {each.key: each for each in evaluation.trainings} if evaluation else {}
+    return run is None or any(reason_unmeasured(measured.get(each.key), each) for each in run.trainings)
 
 
 def _unaccounted(key: str) -> bool:
     run, ledgers = records.read_run(key), records.read_ledgers(key)
-    due = {replica.key for replica in run.replicas} if run else set()
-    return ledgers is None or not due <= ledgers.by_replica.keys()
+    due = {training.key for training in run.trainings} if run else set()
+    return ledgers is None or not due <= ledgers.by_training.keys()

@@ -43,9 +43,9 @@ def check_ledgers(
     """
     path = records.ledger_path(stored.row)
     computed = {(entry.level, seed): entry.ledger for entry in expected for seed in entry.seeds}
-    for level, seed in {**computed, **stored.by_replica}:
+    for level, seed in {**computed, **stored.by_training}:
         location = f"{path}: {level}, seed {seed}"
-        before, now = stored.by_replica.get((level, seed)), computed.get((level, seed))
+        before, now = stored.by_training.get((level, seed)), computed.get((level, seed))
         if before is None:
             raise UserError(f"{location}: missing; account for it")
         if now is None:

@@ -1,6 +1,6 @@
 """Composition of all trainings that released something about the same private examples.
 
-A row's composition covers its replicas, the trainings of its searches, and replaced trainings. Git keeps the
+A row's composition covers its trainings, those of its searches, and replaced ones. Git keeps the
 results of replaced trainings, so their privacy loss still counts. `pipeline.ledgers.data_budget` composes the
 trainings of all rows and searches on a data set.
 """
@@ -19,13 +19,13 @@ from dprepro.rounding import up
 class Trainings(NamedTuple):
     """Spending of trainings on the same private examples; None stands for a training without a bound."""
 
-    replicas: list[Spending | None]
+    own: list[Spending | None]
     searched: list[Spending | None]  # candidates of searches
-    replaced: list[Spending | None]  # replicas and candidates with replaced results
+    replaced: list[Spending | None]  # trainings and candidates with replaced results
 
 
 def row_composition(run: RowTrainings, search: str | None, root: Path = Path()) -> Composition | None:
-    """Composition of a row's private replicas, searches and replaced trainings.
+    """Composition of a row's private trainings, searches and replaced trainings.
 
     The searches are the row's own search and every search whose record names the row.
 
@@ -35,7 +35,7 @@ def row_composition(run: RowTrainings, search: str | None, root: Path = Path()) 
         root: folder of params.yaml.
 
     Returns:
-        The composition; None if no replica has a bound, or if only one training has a bound and no replaced
+        The composition; None if no training has a bound, or if only one training has a bound and no replaced
         training lacks one.
     """
     trainings = trainings_of([run], row_searches(run.row, search, root), root)
@@ -56,14 +56,14 @@ def trainings_of(runs: Iterable[RowTrainings], searches: Iterable[str], root: Pa
         root: folder of params.yaml.
 
     Returns:
-        Spending of each replica, candidate and replaced training; None for a training without a bound.
+        Spending of each training, candidate and replaced training; None: without a bound.
 
     Raises:
         UserError: a file is no record of a search.
     """
     trainings = Trainings([], [], [])
     for run in runs:
-        trainings.replicas.extend(_composable(training.spent) for training in run.replicas)
+        trainings.own.extend(_composable(training.spent) for training in run.trainings)
         trainings.replaced.extend(map(_composable, run.replaced_spent()))
     for search in searches:
         record = read_search(search, root)
@@ -89,11 +89,11 @@ def composed(trainings: Trainings) -> Composition | None:
         The composition; None if no training has a bound.
     """
     group = max(filter(None, map(_group, chain(*trainings))), default=None)
-    replicas, searched, replaced = (
+    own, searched, replaced = (
         [training for training in part if training is not None and _group(training) == group]
         for part in trainings
     )
-    if not (all_bounded := [*replicas, *searched, *replaced]):
+    if not (all_bounded := [*own, *searched, *replaced]):
         return None
     epsilon, delta, relation, accountant = composed_epsilon(all_bounded)
     return Composition(
@@ -102,7 +102,7 @@ def composed(trainings: Trainings) -> Composition | None:
         unit=unit_of(group),
         neighbouring=relation,
         by=accountant,
-        trainings=len(replicas),
+        trainings=len(own),
         searched=len(searched),
         replaced=len(replaced),
         left_out=sum(map(len, trainings)) - len(all_bounded),

@@ -17,7 +17,7 @@ from dprepro.errors import UserError, shown
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.raw import entry_of
 from dprepro.pipeline.methods.settings import MethodSettings, method_settings
-from dprepro.pipeline.methods.spending import TRIED, Guarantee, RelevanceSizes, Sizes
+from dprepro.pipeline.methods.spending import Guarantee, RelevanceSizes, Sizes
 from dprepro.pipeline.params import PARAMS, Model, Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import RowTrainings, TrainingRecord
@@ -28,7 +28,7 @@ CALIBRATED = 1e-3
 
 
 def check_spending(run: RowTrainings, settings: Settings, root: Path = Path()) -> None:
-    """Compare the guarantee of each recorded replica with the guarantee that its settings declare.
+    """Compare the guarantee of each recorded training with the guarantee that its settings declare.
 
     Args:
         run: the record.
@@ -36,11 +36,11 @@ def check_spending(run: RowTrainings, settings: Settings, root: Path = Path()) -
         root: folder of params.yaml.
 
     Raises:
-        UserError: the two guarantees of a replica differ, so that neither can be trusted.
+        UserError: the two guarantees of a training differ, so that neither can be trusted.
     """
-    for replica, difference in contradictions(run, settings, root):
+    for training, difference in contradictions(run, settings, root):
         raise UserError(
-            f"{records.run_path(run.row, root)}: {replica.level}, seed {replica.seed}: {difference}: not "
+            f"{records.run_path(run.row, root)}: {training.level}, seed {training.seed}: {difference}: not "
             f"what its settings come to; `git checkout` the file or run `dprepro train {run.row}` again"
         )
 
@@ -48,7 +48,7 @@ def check_spending(run: RowTrainings, settings: Settings, root: Path = Path()) -
 def contradictions(
     run: RowTrainings, settings: Settings, root: Path = Path()
 ) -> Iterator[tuple[TrainingRecord, str]]:
-    """Recorded replicas whose guarantee differs from the guarantee that their settings declare.
+    """Recorded trainings whose guarantee differs from the guarantee that their settings declare.
 
     Args:
         run: the record.
@@ -56,15 +56,15 @@ def contradictions(
         root: folder of params.yaml.
 
     Yields:
-        The replica, and the name of the differing field.
+        The training, and the name of the differing field.
 
     Raises:
         UserError: params.yaml doesn't know the record's settings, model or data.
     """
     guarantees: dict[str, Guarantee | None] = {}
-    for replica in run.replicas:
+    for training in run.trainings:
         try:
-            config = method_settings()[run.method].recorded(replica.settings)
+            config = method_settings()[run.method].recorded(training.settings)
             model = Model.model_validate(run.model)
             settings.split(run.data)
         except (KeyError, ValidationError) as problem:
@@ -72,17 +72,17 @@ def contradictions(
                 f"{records.run_path(run.row, root)}: settings, model or data that {PARAMS} doesn't know; "
                 f"run `dprepro train {run.row}` again"
             ) from problem
-        examples = replica.origin.examples
-        if replica.steps != config.total_steps(examples):
-            yield replica, "steps"
+        examples = training.origin.examples
+        if training.steps != config.total_steps(examples):
+            yield training, "steps"
             continue
-        if replica.level not in guarantees:
-            guarantees[replica.level] = declared_guarantee(
+        if training.level not in guarantees:
+            guarantees[training.level] = declared_guarantee(
                 run.method, config, model, run.data, examples, settings, root
             )
-        expected = guarantees[replica.level]
-        if expected is not None and (difference := _difference(replica, expected)):
-            yield replica, difference
+        expected = guarantees[training.level]
+        if expected is not None and (difference := _difference(training, expected)):
+            yield training, difference
 
 
 def declared_guarantee(
@@ -94,7 +94,7 @@ def declared_guarantee(
     settings: Settings,
     root: Path,
 ) -> Guarantee | None:
-    """Guarantee that the settings declare for one replica.
+    """Guarantee that the settings declare for one training.
 
     Args:
         method: name of the method in params.yaml.
@@ -168,23 +168,22 @@ def _relevances(data: str, root: Path) -> RelevanceSizes | None:
     return replace(about, mean=relevance.mean.numpy().flatten())
 
 
-def _difference(replica: TrainingRecord, guarantee: Guarantee) -> str | None:
+def _difference(training: TrainingRecord, guarantee: Guarantee) -> str | None:
     """Name of the first field that differs between a recorded and an expected guarantee; None: all agree."""
     for name in ("delta", "claimed_by"):
-        if getattr(replica, name) != getattr(guarantee, name):
+        if getattr(training, name) != getattr(guarantee, name):
             return name
-    # the network decides whether `TRIED` is among the reasons
-    if {reason.key for reason in replica.broken} - {TRIED.key} != {reason.key for reason in guarantee.broken}:
+    if {reason.key for reason in training.broken} != {reason.key for reason in guarantee.broken}:
         return "broken"
-    recorded_uses = {use.key for use in replica.not_covered}
+    recorded_uses = {use.key for use in training.not_covered}
     expected_uses = {use.key for use in guarantee.not_covered}
     if missing := expected_uses - recorded_uses:
         return f"not_covered lacks {min(missing)!r}"
     if unknown := recorded_uses - expected_uses - DATA_USES:
         return f"not_covered has {shown(min(unknown))}"
-    if (replica.protects and replica.protects.key) != (guarantee.protects and guarantee.protects.key):
+    if (training.protects and training.protects.key) != (guarantee.protects and guarantee.protects.key):
         return "protects"
-    recorded, expected = replica.spending, guarantee.spending
+    recorded, expected = training.spending, guarantee.spending
     if type(recorded) is not type(expected):
         return "spending"
     if isinstance(recorded, SampledGaussian) and isinstance(expected, SampledGaussian):

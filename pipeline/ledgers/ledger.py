@@ -39,10 +39,10 @@ def ledger_of(
     uses: Iterable[Statement] = (),
     others: Sequence[ModuleType] | None = None,
 ) -> Ledger:
-    """Ledger of a replica, from the recorded spending of the mechanism that ran.
+    """Ledger of a training, from the recorded spending of the mechanism that ran.
 
     Args:
-        trained: record of the replica.
+        trained: record of the training.
         searched: name of the search that chose the hyper-parameters; None: no search did.
         steps: steps after which the ledger reports the epsilon spent so far.
         uses: uses of private data by the row and its data set that no epsilon covers.

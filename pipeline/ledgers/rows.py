@@ -29,7 +29,7 @@ DECISIVE = {
 
 
 def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:
-    """Write the ledgers of a row's replicas.
+    """Write the ledgers of a row's trainings.
 
     Args:
         key: a key of ``rows``.
@@ -58,10 +58,10 @@ def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:
 
 
 def history_steps(run: RowTrainings) -> dict[TrainingKey, set[int]]:
-    """Steps in the curves of each replica, after which its ledger reports the epsilon spent so far."""
+    """Steps in the curves of each training, after which its ledger reports the epsilon spent so far."""
     return {
-        replica.key: {step for points in replica.curves.values() for step, *_ in points}
-        for replica in run.replicas
+        training.key: {step for points in training.curves.values() for step, *_ in points}
+        for training in run.trainings
     }
 
 
@@ -73,27 +73,27 @@ def entries(
     root: Path = Path(),
     others: Sequence[ModuleType] | None = None,
 ) -> list[LedgerEntry]:
-    """Ledgers of the replicas.
+    """Ledgers of the trainings.
 
     Args:
         run: the row's recorded trainings.
         search: name of the row's search.
         settings: params.yaml.
-        steps: for (level, seed) of a replica, steps after which its ledger reports the epsilon spent so far.
+        steps: for (level, seed) of a training, steps after which its ledger reports the epsilon spent so far.
         root: folder of params.yaml.
         others: further accountants, as in `make_ledger`.
 
     Returns:
-        An entry for the replicas of a level with equal privacy, in the run's order.
+        An entry for the trainings of a level with equal privacy, in the run's order.
     """
     unlinked = _unlinked(run.row, search, root)
     alike: dict[str, list[TrainingRecord]] = {}
-    for replica in run.replicas:
-        about = [replica.level, sorted(steps.get(replica.key, ())), [*_uses(run, replica, settings)]]
+    for training in run.trainings:
+        about = [training.level, sorted(steps.get(training.key, ())), [*_uses(run, training, settings)]]
         decisive = (
-            replica.model_dump_json(include=DECISIVE) + TypeAdapter(list[Any]).dump_json(about).decode()
+            training.model_dump_json(include=DECISIVE) + TypeAdapter(list[Any]).dump_json(about).decode()
         )
-        alike.setdefault(f"{replica.origin.reproducible} {decisive}", []).append(replica)
+        alike.setdefault(f"{training.origin.reproducible} {decisive}", []).append(training)
     return [
         LedgerEntry(
             level=first.level,
@@ -123,15 +123,15 @@ def is_current(ledgers: Ledgers, run: RowTrainings, search: str | None, settings
         close = isclose(ledgers.composition.epsilon, composition.epsilon, rel_tol=MACHINE_TOLERANCE)
         if before != composition or not close:
             return False
-    recorded = ledgers.by_replica
-    if recorded.keys() != {replica.key for replica in run.replicas}:
+    recorded = ledgers.by_training
+    if recorded.keys() != {training.key for training in run.trainings}:
         return False
     unlinked = _unlinked(run.row, search, Path())
-    for replica in run.replicas:
-        if replica.spending is None or replica.delta is None:
+    for training in run.trainings:
+        if training.spending is None or training.delta is None:
             continue  # a training without privacy has no such list
-        uses = uses_outside(replica, search, [*unlinked, *_uses(run, replica, settings)])
-        if recorded[replica.key].not_covered != uses:
+        uses = uses_outside(training, search, [*unlinked, *_uses(run, training, settings)])
+        if recorded[training.key].not_covered != uses:
             return False
     return True
 
@@ -145,16 +145,16 @@ def _unlinked(row: str, search: str | None, root: Path) -> list[Statement]:
     ]
 
 
-def _uses(run: RowTrainings, replica: TrainingRecord, settings: Settings) -> Iterator[Statement]:
+def _uses(run: RowTrainings, training: TrainingRecord, settings: Settings) -> Iterator[Statement]:
     """Uses of private data by a row and its data set, outside the trained mechanism."""
     # replaced trainings used the same examples too
-    if len(run.replicas) > 1 or run.replaced:
+    if len(run.trainings) > 1 or run.replaced:
         yield statement("all_replicas")
-    recorded = {use.key for use in replica.not_covered}
+    recorded = {use.key for use in training.not_covered}
     if settings.lacks_range(run.data) and "feature_range" not in recorded:  # withdrawn after the training
         yield statement("feature_range")
     if settings.split(run.data).public.count:
         yield statement("passed_over")
-    if OWN in replica.origin.edition.values():
+    if OWN in training.origin.edition.values():
         declared = isinstance(settings.own.get(settings.split(run.data).raw), OwnTable)
         yield statement("declared_description" if declared else "own_description")

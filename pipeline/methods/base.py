@@ -36,6 +36,9 @@ class Execution:
     reference: bool = False
 
 
+CPU = Execution(torch.device("cpu"), physical=256)
+
+
 @dataclass(frozen=True)
 class Relevances:
     """Average relevance of each feature to the output of an earlier trained network."""

@@ -165,7 +165,7 @@ KnownMethod = Annotated[str, AfterValidator(_known_method)]
 
 
 class Row(Line):
-    """Line that is trained: each seed of each level is a replica."""
+    """Line that is trained: once for each seed of each level."""
 
     data: Key
     model: Model
@@ -217,7 +217,7 @@ class Row(Line):
 
     @cached_property
     def trainings(self) -> tuple[tuple[MethodSettings, int], ...]:
-        """Settings and seed of each replica, level by level."""
+        """Settings and seed of each training, level by level."""
         first = 0 if self.plan is None else REPEATED_SEED if self.repeats else PLANNED_SEED
         return tuple(
             (settings, seed)
@@ -250,7 +250,7 @@ class Start(Strict):
     """Prepared data set with public initial weights."""
 
     data: Key
-    row: Key  # trained on public data; its first replica gives the weights
+    row: Key  # trained on public data; its first training gives the weights
     # True: inputs are replaced by the network's features before its linear layers. This part is frozen, so it
     # is computed once and not at every step. False: inputs stay unchanged.
     features: bool = False
@@ -260,7 +260,7 @@ class Relevance(Strict):
     """Prepared data set with the relevances of its features to a trained network."""
 
     data: Key
-    row: Key  # the network: its first replica
+    row: Key  # the network: its first training
     # split whose relevances are averaged
     of: Literal["train", "public"] = "train"
     examples: Count | None = None  # number of examples, the first of the split; None: all

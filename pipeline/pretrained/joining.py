@@ -35,13 +35,13 @@ from dprepro.pipeline.results.weights import read_weights, require, weights_path
 class SourceRow:
     """Trained row and its training data."""
 
-    path: Path  # file of the weights of the row's first replica
+    path: Path  # file of the weights of the row's first training
     run: RowTrainings
     data: Prepared
 
     def weights(self) -> Tensors:
-        """Tensors of the first replica's tested model by name, on the CPU."""
-        every = read_weights(self.path, self.run.replicas[0].weights, torch.device("cpu"))
+        """Tensors of the first training's tested model by name, on the CPU."""
+        every = read_weights(self.path, self.run.trainings[0].weights, torch.device("cpu"))
         return {name: value for name, value in every.items() if not name.startswith(LAST)}
 
     def about(self, config: str) -> dict[str, Any]:
@@ -51,9 +51,9 @@ class SourceRow:
             "config": config,
             "model": self.run.model,
             "data": self.run.data,
-            "edition": self.run.replicas[0].origin.edition,
-            "level": self.run.replicas[0].level,
-            "seed": self.run.replicas[0].seed,
+            "edition": self.run.trainings[0].origin.edition,
+            "level": self.run.trainings[0].level,
+            "seed": self.run.trainings[0].seed,
         }
 
 
@@ -66,7 +66,7 @@ def trained_row(row: str, settings: Settings, root: Path) -> SourceRow:
     path, run = records.run_path(row, root), records.read_run(row, root)
     if run is None:
         raise UserError(f"{path}: not there; run `dprepro train {row}` first")
-    first, data = run.replicas[0], prepared.load(settings.rows[row].data, root)
+    first, data = run.trainings[0], prepared.load(settings.rows[row].data, root)
     if why := reason_invalid(first, settings.rows[row], data, frozen_changed, code=False):
         raise UserError(f"{path}: trained with other {why} than are here; run `dprepro train {row}`")
     require(run, [first], root)

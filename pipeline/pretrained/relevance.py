@@ -88,13 +88,13 @@ def average(net: nn.Module, images: np.ndarray, device: torch.device) -> np.ndar
 
 
 def trained_net(before: SourceRow) -> nn.Module:
-    """Network of a row's first replica in evaluation mode, on the CPU.
+    """Network of a row's first training in evaluation mode, on the CPU.
 
     Raises:
         UserError: the weights lack batch norm statistics, or have a tensor that the network lacks.
     """
     model, data, weights = Model.model_validate(before.run.model), before.data, before.weights()
-    net = initial_net(before.run.replicas[0].seed, model, _input_shape(before), data)
+    net = initial_net(before.run.trainings[0].seed, model, _input_shape(before), data)
     trained = {name for name, value in net.named_parameters() if value.requires_grad}
     if lacking := sorted((trained | initial_statistics(net).keys()) - weights.keys()):
         raise UserError(
@@ -112,7 +112,7 @@ def trained_net(before: SourceRow) -> nn.Module:
 
 def _input_shape(before: SourceRow) -> tuple[int, ...]:
     """Input shape of the row's network."""
-    settings = method_settings()[before.run.method].recorded(before.run.replicas[0].settings)
+    settings = method_settings()[before.run.method].recorded(before.run.trainings[0].settings)
     return settings.input_shape(before.data.input_shape)
 
 

@@ -1,7 +1,7 @@
 """Public initial weights: a copy of a prepared data set with the weights of a row trained on public data.
 
 For the entry NAME of ``starts``, ``data/prepared/NAME/`` is a copy of a prepared data set's folder with one
-more file, ``start.npz``. It has the parameters and running statistics of one replica, by name. If the entry
+more file, ``start.npz``. It has the parameters and running statistics of one training, by name. If the entry
 has `features`, inputs are the outputs of the network's frozen part, and the file has only the other tensors.
 """
 
@@ -24,7 +24,7 @@ PASS = 500  # images per pass
 
 
 def make_start(name: str, settings: Settings, root: Path = Path()) -> Path:
-    """Write ``data/prepared/NAME``: a prepared data set and the weights of a row's first replica.
+    """Write ``data/prepared/NAME``: a prepared data set and the weights of a row's first training.
 
     Args:
         name: a key of ``starts`` in params.yaml.

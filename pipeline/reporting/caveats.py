@@ -62,7 +62,7 @@ def record_caveats(record: Record, table: Table) -> Iterator[Caveat]:
         few = examples < ENOUGH_EXAMPLES * table.examples
         words = f"trained on {examples:,} of {table.examples:,} examples"
         yield Caveat(words, fewer_data=few)
-    private = any(replica.ledger.event is not None for replica in record.replicas)
+    private = any(training.ledger.event is not None for training in record.trainings)
     if any(origin.reproducible for origin in record.origins) and private:
         yield Caveat("noise seeded: no guarantee")
 
@@ -79,7 +79,7 @@ def stale_caveats(record: Record, row: Row | Account, settings: Settings, root: 
     run, evaluation = records.read_run(record.row, root), records.read_evaluation(record.row, root)
     if run is None or evaluation is None:
         return
-    reasons = {reason_invalid(replica, row, None, None) for replica in run.replicas}
+    reasons = {reason_invalid(training, row, None, None) for training in run.trainings}
     if "settings" in reasons:
         yield SETTINGS_CHANGED
     if reasons & {"method version", "model version"}:
@@ -89,6 +89,6 @@ def stale_caveats(record: Record, row: Row | Account, settings: Settings, root: 
         yield Caveat(f"trained with code of a commit that is not in this repository{order}")
     if row.plan and not (provenance.is_checkout_here() and all(origin.revision for origin in run.origins)):
         yield Caveat("no commit of params.yaml is recorded; git can't show that the plan came first")
-    measured = {replica.key: replica for replica in evaluation.replicas}
-    if any(reason_unmeasured(measured.get(each.key), each) == "measuring version" for each in run.replicas):
+    measured = {training.key: training for training in evaluation.trainings}
+    if any(reason_unmeasured(measured.get(each.key), each) == "measuring version" for each in run.trainings):
         yield Caveat("measured by other code")

@@ -166,7 +166,7 @@ class _Judge:
 
     def _release(self, quantity: str, place: Place, line: Columns) -> Part:
         record = self.sources.records[line["row"]]
-        ledger = worst(replica.ledger for replica in record.replicas if replica.level == place[1])
+        ledger = worst(training.ledger for training in record.trainings if training.level == place[1])
         released = next((part for part in ledger.releases if part.quantity == quantity), None)
         if released is None:
             names = ", ".join(part.quantity for part in ledger.releases) or "none"

@@ -118,7 +118,7 @@ def _levels(key: str, sources: Sources) -> list[Level]:
         raise UserError(f"{key}: not run; `dprepro train {key}`, `evaluate` and `ledger` make its numbers")
     lines = RowResults(key, sources.settings.rows[key], sources).lines(METRIC)
     levels = [
-        Level(line, worst(each.ledger for each in record.replicas if each.level == line["level"]))
+        Level(line, worst(each.ledger for each in record.trainings if each.level == line["level"]))
         for line in lines
         if "ours" in line
     ]

@@ -45,13 +45,13 @@ class Privacy:
     lower: float | None  # largest lower bound: computed, or by an attack on the whole mechanism
 
 
-def privacy(replicas: Sequence[TrainingResult], seeded: bool) -> Privacy:
+def privacy(trainings: Sequence[TrainingResult], seeded: bool) -> Privacy:
     """Privacy of a level; ``seeded`` is True if the noise was seeded, so that no epsilon holds."""
-    ledger = worst(replica.ledger for replica in replicas)
-    bounds = [replica.shown for replica in replicas if replica.shown is not None]
+    ledger = worst(training.ledger for training in trainings)
+    bounds = [training.shown for training in trainings if training.shown is not None]
     lower = max(bounds, default=None)
     upper = None if seeded else ledger.epsilon_upper
-    beaten = any(_beats(attack) for replica in replicas for attack in replica.attacks)
+    beaten = any(_beats(attack) for training in trainings for attack in training.attacks)
     status = verdict.privacy(ledger.claimed, upper, lower, claims=ledger.claimed_by is not None)
     if beaten and status == "proven":
         status = "exceeded"

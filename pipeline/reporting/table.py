@@ -221,13 +221,13 @@ class RowResults:
 
         A level that didn't run has no numbers.
         """
-        replicas: dict[str, list[TrainingResult]] = {
+        trainings: dict[str, list[TrainingResult]] = {
             self.declared.level(settings): [] for settings in self.declared.resolved
         }
-        for replica in self.record.replicas if self.record else ():
-            replicas.setdefault(replica.level, []).append(replica)
+        for training in self.record.trainings if self.record else ():
+            trainings.setdefault(training.level, []).append(training)
         for metric in metrics or (self.table.metric, *self.table.also):
-            for level, of_level in replicas.items():
+            for level, of_level in trainings.items():
                 numbers = self._numbers(metric, of_level) if of_level else {}
                 if numbers:
                     numbers |= self._training(level, of_level) | self._privacy(of_level)
@@ -297,16 +297,16 @@ class RowResults:
         settings = self.sources.settings
         return settings.plan_digest(self.key), settings.plans[self._trained.plan].seeds
 
-    def _numbers(self, metric: str, replicas: Sequence[TrainingResult]) -> Columns:
+    def _numbers(self, metric: str, trainings: Sequence[TrainingResult]) -> Columns:
         """Mean and interval in the table's unit; {} if the metric wasn't measured."""
         record = self.record
         assert record is not None
         # a missing number of an account is infinite
         missing = inf if self._trained is None and metric == self.table.metric else None
         values = {
-            replica.seed: self.table.scale_of(metric) * found
-            for replica in replicas
-            if (found := replica.metrics.get(metric, missing)) is not None
+            training.seed: self.table.scale_of(metric) * found
+            for training in trainings
+            if (found := training.metrics.get(metric, missing)) is not None
         }
         if not values:
             return {}
@@ -314,10 +314,10 @@ class RowResults:
         above = self.sources.papers[record.paper].converged_above
         judged = self.table.convergence and metric not in self.table.noises
         failed = [
-            values[each.seed] for each in replicas if each.seed in values and not has_converged(each, above)
+            values[each.seed] for each in trainings if each.seed in values and not has_converged(each, above)
         ]
         digest, seeds = self._plan
-        plans = {record.origins[replica.origin].plan for replica in replicas}
+        plans = {record.origins[training.origin].plan for training in trainings}
         unfinished = digest is not None and plans == {digest} and len(values) < seeds
         return {
             **({"not_judged_reason": f"{len(values)} of {seeds} declared seeds"} if unfinished else {}),
@@ -325,13 +325,13 @@ class RowResults:
             "ours": ours.value,
             "half_width": ours.half,
             "by_seed": values,
-            "validation": fmean(each.metrics.get("validation_accuracy", 0.0) for each in replicas),
+            "validation": fmean(each.metrics.get("validation_accuracy", 0.0) for each in trainings),
             "converged": len(values) - len(failed) if judged else len(values),
             "failed_most": max(failed, default=None) if judged else None,
             "planned": digest is not None and plans == {digest} and len(values) == seeds,
         }
 
-    def _training(self, level: str, replicas: Sequence[TrainingResult]) -> Columns:
+    def _training(self, level: str, trainings: Sequence[TrainingResult]) -> Columns:
         """Largest numbers of epochs and of examples in a batch, in the row's search and its trainings."""
         record, search = self.record, self.sources.search(self.declared)
         assert record is not None
@@ -341,7 +341,7 @@ class RowResults:
         tried = (
             [{}, *(each.settings for each in search.candidates if each.level == level)] if search else [{}]
         )
-        trained = [(replica.settings, record.origins[replica.origin].examples) for replica in replicas]
+        trained = [(training.settings, record.origins[training.origin].examples) for training in trainings]
         every = [(settings | candidate, examples) for candidate in tried for settings, examples in trained]
         return {
             "epochs": max(_epochs(*each) for each in every),
@@ -349,11 +349,11 @@ class RowResults:
             "examples": trained[0][1],
         }
 
-    def _privacy(self, replicas: Sequence[TrainingResult]) -> Columns:
+    def _privacy(self, trainings: Sequence[TrainingResult]) -> Columns:
         """Claimed epsilon and its bounds, of the least private seed."""
         record = self.record
         assert record is not None
-        found = privacy(replicas, record.provenance.reproducible)
+        found = privacy(trainings, record.provenance.reproducible)
         return {
             "epsilon_paper": found.ledger.claimed,
             "epsilon_upper": found.ledger.epsilon_upper,
@@ -364,17 +364,17 @@ class RowResults:
         }
 
 
-def has_converged(replica: TrainingResult, above: float | None) -> bool:
+def has_converged(training: TrainingResult, above: float | None) -> bool:
     """Return True if a training converged.
 
     If ``above`` (`Paper.converged_above`, in percent) is set, the validation accuracy must be above it.
     Without ``above`` or a validation accuracy, the metric 'converged' decides. Without this metric, the
     result is True.
     """
-    accuracy = replica.metrics.get("validation_accuracy")
+    accuracy = training.metrics.get("validation_accuracy")
     if above is not None and accuracy is not None:
         return 100 * accuracy > above
-    return replica.metrics.get("converged", 1.0) > 0
+    return training.metrics.get("converged", 1.0) > 0
 
 
 def _epochs(settings: Mapping[str, Any], examples: int) -> float:

@@ -11,7 +11,7 @@ ROUNDING, REDRAWN = 1e-3, 0.1
 
 
 def curve_difference(measured: EvaluationRecord, trained: TrainingRecord) -> str | None:
-    """Message on a difference between a replica's measured validation accuracy and its curve's last value.
+    """Message on a difference between a training's measured validation accuracy and its curve's last value.
 
     Both are for the same weights and examples. None: the two values agree, or there is no curve.
     """

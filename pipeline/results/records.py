@@ -47,7 +47,7 @@ SEARCHES = Path("reports/searches")
 # of trainings; outside DVC's outputs, which DVC deletes before it runs a stage
 CHECKPOINTS = Path(".dprepro/checkpoints")
 HISTORY_COLUMNS = ("level", "seed", "step", "epoch", "metric", "value")
-# fields that a joined replica takes from its training record
+# fields that a joined training takes from its training record
 FROM_TRAINING = ("level", "seed", "settings", "seconds", "started", "ended", "noise")
 F = TypeVar("F", Ledgers, Audit, SearchRecord)
 L = TypeVar("L", bound=TrainingRecord | UnrecordedTrainings | EvaluationRecord)
@@ -142,7 +142,7 @@ def write(
 
 
 def _lines(kept: RowTrainings | RowEvaluations) -> Iterator[RecordFile]:
-    yield from kept.replicas
+    yield from kept.trainings
     for gone in kept.replaced if isinstance(kept, RowTrainings) else ():
         if isinstance(gone, TrainingRecord):
             yield gone.model_copy(update={"replaced": True})
@@ -180,7 +180,7 @@ def parse_run(path: Path, content: bytes) -> RowTrainings | None:
                 f"{path}: two trainings of {line.level}, seed {line.seed}; allowed: one that is not "
                 '"replaced": true'
             )
-    return RowTrainings(row=path.stem, replicas=tuple(here.values()), replaced=tuple(gone)) if here else None
+    return RowTrainings(row=path.stem, trainings=tuple(here.values()), replaced=tuple(gone)) if here else None
 
 
 def read_evaluation(row: str, root: Path = Path()) -> RowEvaluations | None:
@@ -197,7 +197,7 @@ def read_evaluation(row: str, root: Path = Path()) -> RowEvaluations | None:
     for line in lines:
         if line != measured[line.key]:
             raise UserError(f"{path}: {line.level}, seed {line.seed}: the same one twice; allowed: one line")
-    return RowEvaluations(row=row, replicas=tuple(measured.values()))
+    return RowEvaluations(row=row, trainings=tuple(measured.values()))
 
 
 def _of_row(path: Path, lines: Sequence[L]) -> Sequence[L]:
@@ -212,7 +212,7 @@ def read_history(row: str, root: Path = Path()) -> list[tuple[Any, ...]]:
     run = read_run(row, root)
     return [
         (trained.level, trained.seed, step, epoch, metric, value)
-        for trained in (run.replicas if run else ())
+        for trained in (run.trainings if run else ())
         for metric, points in sorted(trained.curves.items())
         for step, epoch, value in points
     ]
@@ -271,9 +271,9 @@ def read_ledgers(line: str, root: Path = Path()) -> Ledgers | None:
 
 
 def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
-    """Joined record of the row or account ``key``, with all trained, measured and accounted replicas.
+    """Joined record of the row or account ``key``, with all trained, measured and accounted trainings.
 
-    None: there is no such replica.
+    None: there is no such training.
 
     Raises:
         UserError: a file has another form, or belongs to another run.
@@ -289,33 +289,33 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
         raise UserError(f"{run_path(key, root)}: {key} is an account, which leaves no run; delete the file")
     all_attacks = read_attacks(key, root)
     evaluation = read_evaluation(key, root)
-    measured = {replica.key: replica for replica in evaluation.replicas} if evaluation else {}
-    replicas, origins = [], run.origins
-    for replica in run.replicas:
-        ledger, accuracies = ledgers.by_replica.get(replica.key), measured.get(replica.key)
-        if ledger is None or accuracies is None or accuracies.weights != replica.weights:
+    measured = {training.key: training for training in evaluation.trainings} if evaluation else {}
+    trainings, origins = [], run.origins
+    for training in run.trainings:
+        ledger, accuracies = ledgers.by_training.get(training.key), measured.get(training.key)
+        if ledger is None or accuracies is None or accuracies.weights != training.weights:
             continue
-        if _accounts_for_another(ledger, replica):
+        if _accounts_for_another(ledger, training):
             raise UserError(
-                f"{ledger_path(key, root)}: {replica.level}, seed {replica.seed}: accounts for another "
+                f"{ledger_path(key, root)}: {training.level}, seed {training.seed}: accounts for another "
                 f"training than {run_path(key, root)} says; run `dprepro ledger {key}`"
             )
-        on_level = tuple(attack for attack in all_attacks if attack.level == replica.level)
-        stale = [attack for attack in on_level if _attacks_another(attack, line, replica, ledger)]
+        on_level = tuple(attack for attack in all_attacks if attack.level == training.level)
+        stale = [attack for attack in on_level if _attacks_another(attack, line, training, ledger)]
         attacks = tuple(attack for attack in on_level if attack not in stale)
         if any(attack.attack == FINAL_MODEL for attack in stale):  # their results stay published
             uses = (*ledger.not_covered, statement("model_audit"))
             ledger = ledger.model_copy(update={"not_covered": uses})
-        replicas.append(
+        trainings.append(
             TrainingResult(
-                **{name: getattr(replica, name) for name in FROM_TRAINING},
+                **{name: getattr(training, name) for name in FROM_TRAINING},
                 **{name: getattr(accuracies, name) for name in ("metrics", "scores", "measured_by")},
-                origin=origins.index(replica.origin),
+                origin=origins.index(training.origin),
                 ledger=ledger,
                 attacks=attacks,
             )
         )
-    if not replicas:
+    if not trainings:
         return None
     return Record(
         **called,
@@ -324,34 +324,34 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
         method=run.method,
         budget=line.budget,
         search=line.search,
-        replicas=tuple(replicas),
+        trainings=tuple(trainings),
         history=digest_file(run_path(key, root)),
         origins=origins,
         composition=ledgers.composition,
     )
 
 
-def _accounts_for_another(ledger: Ledger, replica: TrainingRecord) -> bool:
-    """Return True if a ledger has other steps, noise or sampling than the replica, or an impossible bound."""
-    if replica.spending is None:
-        return ledger.steps != replica.steps or ledger.epsilon_upper is not None
-    if (ledger.noise, ledger.isolation) != (replica.noise, replica.isolation):
+def _accounts_for_another(ledger: Ledger, training: TrainingRecord) -> bool:
+    """Return True if a ledger has other steps, noise or sampling than a training, or an impossible bound."""
+    if training.spending is None:
+        return ledger.steps != training.steps or ledger.epsilon_upper is not None
+    if (ledger.noise, ledger.isolation) != (training.noise, training.isolation):
         return True
-    if ledger.epsilon_upper is not None and (replica.broken or replica.origin.reproducible):
+    if ledger.epsilon_upper is not None and (training.broken or training.origin.reproducible):
         return True
-    if isinstance(replica.spending, Releases):
-        return ledger.steps != replica.steps
+    if isinstance(training.spending, Releases):
+        return ledger.steps != training.steps
     accounted = (ledger.steps, ledger.delta, ledger.noise_multiplier, ledger.sampling_rate)
     return accounted != (
-        replica.steps,
-        replica.delta,
-        replica.spending.noise_multiplier,
-        replica.spending.rate,
+        training.steps,
+        training.delta,
+        training.spending.noise_multiplier,
+        training.spending.rate,
     )
 
 
-def _attacks_another(attack: Attack, row: Row, replica: TrainingRecord, ledger: Ledger) -> bool:
-    """Return True if an attack is on another training than that of ``replica``.
+def _attacks_another(attack: Attack, row: Row, training: TrainingRecord, ledger: Ledger) -> bool:
+    """Return True if an attack is on another training than that of ``training``.
 
     An attack on code is compared with the ledger if it is on a whole training with Gaussian noise. Laplace
     noise may have drawn scales.
@@ -359,27 +359,27 @@ def _attacks_another(attack: Attack, row: Row, replica: TrainingRecord, ledger: 
     if attack.attack != FINAL_MODEL:
         other = (attack.event, attack.delta) != (ledger.event, ledger.delta)
         return attack.whole and ledger.sampling_rate is not None and other
-    made = replica.origin
+    made = training.origin
     try:
-        settings = type(row.resolved[0]).recorded(replica.settings)
-        model = Model.model_validate(replica.model)
+        settings = type(row.resolved[0]).recorded(training.settings)
+        model = Model.model_validate(training.model)
     except ValidationError:  # params.yaml has another method by now
         return True
-    if settings.method != replica.method:
+    if settings.method != training.method:
         return True
     return attack.training != training_digest(model, settings, made.data, made.made_by, made.reproducible)
 
 
 def _account(called: dict[str, Any], ledgers: Ledgers, path: Path) -> Record:
     """Record of an account, which has settings and ledgers but no training."""
-    replicas = tuple(
+    trainings = tuple(
         TrainingResult(
             level=entry.level, seed=seed, settings=entry.settings, metrics=entry.metrics, ledger=entry.ledger
         )
         for entry in ledgers.entries
         for seed in entry.seeds
     )
-    examples = replicas[0].settings.get("examples") if replicas else None
+    examples = trainings[0].settings.get("examples") if trainings else None
     if not isinstance(examples, int) or examples < 1:
         raise UserError(f"{path}: not an account's; run `dprepro account {ledgers.row}`")
     made = Provenance(
@@ -402,7 +402,7 @@ def _account(called: dict[str, Any], ledgers: Ledgers, path: Path) -> Record:
         method=ACCOUNTING,
         budget="full",
         search=None,
-        replicas=replicas,
+        trainings=trainings,
         history=None,
         origins=(made,),
     )
@@ -419,11 +419,11 @@ def _read(path: Path, kind: type[F]) -> F | None:
 
 
 def unmeasured(key: str) -> list[str]:
-    """Levels and seeds of a row's replicas whose present weights have no measured accuracies."""
+    """Levels and seeds of a row's trainings whose present weights have no measured accuracies."""
     run, evaluation = read_run(key), read_evaluation(key)
-    measured = {replica.key: replica.weights for replica in evaluation.replicas} if evaluation else {}
+    measured = {training.key: training.weights for training in evaluation.trainings} if evaluation else {}
     return [
         f"{trained.level}, seed {trained.seed}"
-        for trained in (run.replicas if run else ())
+        for trained in (run.trainings if run else ())
         if trained.key not in measured or measured[trained.key] != trained.weights
     ]

@@ -40,7 +40,7 @@ from dprepro.pipeline.files import digest_json
 from dprepro.pipeline.methods.spending import Statement
 
 ACCOUNTING = "accounting"  # method in the record of an account
-# A replica has converged if its last validation accuracy is above this multiple of chance.
+# A training has converged if its last validation accuracy is above this multiple of chance.
 CONVERGED = 1.5
 GUESS, GUESS_ERROR = "no better than guessing", 0.05
 
@@ -69,7 +69,7 @@ Metric = Annotated[
     str, Field(pattern=r"^(validation_accuracy|converged|noise_[a-z]+|test_accuracy(_[a-z0-9_.]+)?)$")
 ]
 Versions = dict[Plain, Plain]
-TrainingKey = tuple[str, int]  # level and seed, which identify a row's replica
+TrainingKey = tuple[str, int]  # level and seed, which identify a row's training
 
 
 class Released(Strict):
@@ -95,7 +95,7 @@ def unit_of(group: int | None) -> str:
 
 
 class Ledger(Strict):
-    """Privacy of a replica: claimed epsilon, bounds, and uncovered uses of private data."""
+    """Privacy of a training: claimed epsilon, bounds, and uncovered uses of private data."""
 
     # the mechanism as run, as dp-accounting's DpEvent; None: nothing is private
     event: Plain | None
@@ -184,7 +184,7 @@ class Attack(Strict):
 
 
 class Provenance(Strict):
-    """Origin of replicas that were trained together: settings, code, data and machine. Never rewritten."""
+    """Origin of trainings that were trained together: settings, code, data and machine. Never rewritten."""
 
     config: Plain  # digest of the row's settings
     # digest of the row's plan and settings (`Settings.plan_digest`); None: exploratory
@@ -201,18 +201,18 @@ class Provenance(Strict):
     device: Plain  # e.g. 'cpu (Xeon, 2 threads)', 'cuda (NVIDIA H200)'
     reproducible: bool  # True: DP noise was seeded, and no guarantee holds
     command: Plain
-    adopted: Plain | None = None  # the pack with the replicas; None: trained here
+    adopted: Plain | None = None  # the pack with the trainings; None: trained here
 
 
 class OfTraining(Strict):
-    """Record of one replica of a row, or of one level of an account."""
+    """Record of one training of a row, or of one level of an account."""
 
     level: Level  # as text, e.g. 'epsilon=3'; 'epsilon=inf'
     seed: Seed
 
     @property
     def key(self) -> TrainingKey:
-        """Level and seed, which identify the replica in its row."""
+        """Level and seed, which identify the training in its row."""
         return self.level, self.seed
 
 
@@ -327,14 +327,14 @@ class TrainingRecord(RecordFile, OfTraining):
     protects: Statement | None = None
     noise: Noise = "float32"  # kind of noise; float32 before this field existed
     # reason why a clipped gradient depends on its example alone; None: there is none, nothing is clipped, or
-    # the replica was trained before this field existed
+    # the training was trained before this field existed
     isolation: Isolation | None = None
     weights: Plain | None  # digest of the file of its weights; None: trained before this field existed
     # fingerprint of the frozen tensors (`pipeline.identity.frozen`); (): none, or trained before this field
     # existed
     frozen: tuple[Measured, ...] = ()
-    seconds: Time  # from first to last step, of all replicas that were trained together
-    # processor time, as an equal share of that of the replicas trained together; None: not recorded
+    seconds: Time  # from first to last step, of all trainings that ran together
+    # processor time, as an equal share of that of the trainings that ran together; None: not recorded
     cpu_seconds: Time | None = None
     started: Time
     ended: Time
@@ -376,41 +376,41 @@ class UnrecordedTrainings(RecordFile, Replaced):
 R = TypeVar("R", bound=OfTraining)
 
 
-def _unique(replicas: tuple[R, ...]) -> tuple[R, ...]:
-    if len({replica.key for replica in replicas}) != len(replicas):
+def _unique(trainings: tuple[R, ...]) -> tuple[R, ...]:
+    if len({training.key for training in trainings}) != len(trainings):
         raise ValueError("the same one twice")
-    return replicas
+    return trainings
 
 
 class RowTrainings(Strict):
     """Content of `reports/trainings/ROW.jsonl`: the trainings of a row."""
 
     row: Key
-    replicas: Annotated[tuple[TrainingRecord, ...], Field(min_length=1), AfterValidator(_unique)]
+    trainings: Annotated[tuple[TrainingRecord, ...], Field(min_length=1), AfterValidator(_unique)]
     replaced: tuple[TrainingRecord | Replaced, ...] = ()  # no results any more
 
     @property
     def model(self) -> dict[str, Any]:
         """Model of the first training."""
-        return self.replicas[0].model
+        return self.trainings[0].model
 
     @property
     def method(self) -> str:
         """Method of the first training."""
-        return self.replicas[0].method
+        return self.trainings[0].method
 
     @property
     def data(self) -> str:
         """Prepared data set of the first training."""
-        return self.replicas[0].data
+        return self.trainings[0].data
 
     @property
     def origins(self) -> tuple[Provenance, ...]:
         """Origins of the trainings, each once."""
         found: list[Provenance] = []
-        for replica in self.replicas:
-            if replica.origin not in found:
-                found.append(replica.origin)
+        for training in self.trainings:
+            if training.origin not in found:
+                found.append(training.origin)
         return tuple(found)
 
     def replaced_spent(self) -> Iterator[TrainingSpent | None]:
@@ -420,12 +420,12 @@ class RowTrainings(Strict):
                 [gone.spent] if isinstance(gone, TrainingRecord) else repeat(gone.spent, gone.trainings)
             )
 
-    def seconds_of(self, replica: TrainingRecord) -> float:
-        """Processor seconds of a replica; if unknown, an equal share of its shared training's duration."""
-        if replica.cpu_seconds is not None:
-            return replica.cpu_seconds
-        together = [other for other in self.replicas if other.started == replica.started]
-        return replica.seconds / len(together)
+    def seconds_of(self, training: TrainingRecord) -> float:
+        """Processor seconds of a training; if unknown, its share of the time of those that ran together."""
+        if training.cpu_seconds is not None:
+            return training.cpu_seconds
+        together = [other for other in self.trainings if other.started == training.started]
+        return training.seconds / len(together)
 
 
 def is_guess(right: int, examples: int, most_frequent: int) -> bool:
@@ -510,7 +510,7 @@ class Errors(Strict):
 
 
 class EvaluationRecord(RecordFile, OfTraining):
-    """Line of `reports/evaluations/ROW.jsonl`: measured accuracies of one replica's weights."""
+    """Line of `reports/evaluations/ROW.jsonl`: measured accuracies of one training's weights."""
 
     schema_version: Literal[4] = 4
     row: Key
@@ -533,14 +533,14 @@ class EvaluationRecord(RecordFile, OfTraining):
 
 
 class RowEvaluations(Strict):
-    """Content of `reports/evaluations/ROW.jsonl`: measured accuracies of each replica."""
+    """Content of `reports/evaluations/ROW.jsonl`: measured accuracies of each training."""
 
     row: Key
-    replicas: Annotated[tuple[EvaluationRecord, ...], AfterValidator(_unique)]
+    trainings: Annotated[tuple[EvaluationRecord, ...], AfterValidator(_unique)]
 
 
 class LedgerEntry(Strict):
-    """Ledger of replicas of one level with equal privacy, or of one level of an account."""
+    """Ledger of trainings of one level with equal privacy, or of one level of an account."""
 
     level: Level
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)]
@@ -558,7 +558,7 @@ class Composition(Strict):
     unit: Plain = omitted(EXAMPLE)
     neighbouring: NeighboringRelation = NeighboringRelation.ADD_OR_REMOVE_ONE
     by: Plain  # method of the bound
-    trainings: Whole  # private replicas of the row
+    trainings: Whole  # private trainings of the row
     searched: Whole  # private trainings of the searches
     replaced: Whole = 0  # replaced private trainings of the row and the searches
     left_out: Whole  # trainings without a bound, which are not composed
@@ -570,7 +570,7 @@ class Composition(Strict):
 
 
 class Ledgers(RecordFile):
-    """`reports/ledgers/LINE.json`: ledgers of a row's replicas or of an account's levels, each once."""
+    """`reports/ledgers/LINE.json`: ledgers of a row's trainings or of an account's levels, each once."""
 
     schema_version: Literal[4] = 4
     row: Key
@@ -581,18 +581,18 @@ class Ledgers(RecordFile):
 
     @model_validator(mode="after")
     def _has_each_once(self) -> "Ledgers":
-        if len(self.by_replica) != sum(len(entry.seeds) for entry in self.entries):
-            raise ValueError("entries: the same replica twice")
+        if len(self.by_training) != sum(len(entry.seeds) for entry in self.entries):
+            raise ValueError("entries: the same training twice")
         return self
 
     @cached_property
-    def by_replica(self) -> dict[TrainingKey, Ledger]:
-        """Ledger of each replica."""
+    def by_training(self) -> dict[TrainingKey, Ledger]:
+        """Ledger of each training."""
         return {(entry.level, seed): entry.ledger for entry in self.entries for seed in entry.seeds}
 
 
 class TrainingResult(OfTraining):
-    """Joined record of one replica."""
+    """Joined record of one training."""
 
     settings: dict[str, Any]  # of the method at this level
     metrics: dict[str, float]
@@ -630,14 +630,14 @@ class Record(Strict):
     method: str
     budget: str
     search: str | None
-    replicas: tuple[TrainingResult, ...]
+    trainings: tuple[TrainingResult, ...]
     history: str | None  # digest of reports/trainings/ROW.jsonl; None: an account
     origins: tuple[Provenance, ...]
     composition: Composition | None = None
 
     @property
     def provenance(self) -> Provenance:
-        """Origin of the first replica; `origins` has all."""
+        """Origin of the first training; `origins` has all."""
         return self.origins[0]
 
     def digest(self) -> str:

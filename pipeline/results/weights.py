@@ -1,4 +1,4 @@
-"""Weights of trained replicas: ``runs/ROW/``, one file per replica, stored by DVC and not by git."""
+"""Weights of trainings: ``runs/ROW/``, one file per training, stored by DVC and not by git."""
 
 import os
 from collections import Counter
@@ -25,7 +25,7 @@ NAMED = 3  # trainings named in a line
 
 
 def weights_path(row: str, level: str, seed: int, root: Path = Path()) -> Path:
-    """Path of a replica's weights: ``runs/ROW/epsilon=3,seed=0.safetensors``."""
+    """Path of a training's weights: ``runs/ROW/epsilon=3,seed=0.safetensors``."""
     return root / RUNS / row / f"{level},seed={seed}{ENDING}"
 
 
@@ -33,7 +33,7 @@ def lacking(
     run: "RowTrainings | None", root: Path = Path(), compared: bool = False
 ) -> tuple["TrainingRecord", ...]:
     """Recorded trainings whose weights are not here. ``compared``: or have another digest than recorded."""
-    return tuple(each for each in run.replicas if not _here(run.row, each, root, compared)) if run else ()
+    return tuple(each for each in run.trainings if not _here(run.row, each, root, compared)) if run else ()
 
 
 def _here(row: str, trained: "TrainingRecord", root: Path, compared: bool) -> bool:
@@ -47,19 +47,19 @@ def _here(row: str, trained: "TrainingRecord", root: Path, compared: bool) -> bo
     return True
 
 
-def repeated(replicas: Iterable["TrainingRecord"], root: Path = Path()) -> str | None:
-    """Message on the first replica with the weights of another one; None: there is none.
+def repeated(trainings: Iterable["TrainingRecord"], root: Path = Path()) -> str | None:
+    """Message on the first training with the weights of another one; None: there is none.
 
     Recorded digests are compared, and the tensors of the files that are here, whatever their metadata.
     """
     seen: dict[str, TrainingRecord] = {}
-    for replica in replicas:
-        path = weights_path(replica.row, *replica.key, root)
-        digests = [replica.weights, tensors_digest(path) if path.exists() else None]
+    for training in trainings:
+        path = weights_path(training.row, *training.key, root)
+        digests = [training.weights, tensors_digest(path) if path.exists() else None]
         for each in filter(None, digests):
-            first = seen.setdefault(each, replica)
-            if first.key != replica.key:
-                name = f"{replica.level}, seed {replica.seed}"
+            first = seen.setdefault(each, training)
+            if first.key != training.key:
+                name = f"{training.level}, seed {training.seed}"
                 return f"{name}: has the weights of {first.level}, seed {first.seed}"
     return None
 
@@ -80,11 +80,11 @@ def tensors_digest(path: Path) -> str:
 
 def seconds(run: "RowTrainings | None", levels: Iterable[str]) -> float | None:
     """Duration of a training of each of these levels by the row's record; None if it lacks one of them."""
-    known = {each.level: each for each in run.replicas} if run else {}
+    known = {each.level: each for each in run.trainings} if run else {}
     wanted = list(levels)
     if run is None or not all(level in known for level in wanted):
         return None
-    together = Counter(each.started for each in run.replicas)  # they share the time
+    together = Counter(each.started for each in run.trainings)  # they share the time
     return sum(known[level].seconds / together[known[level].started] for level in wanted)
 
 
@@ -102,20 +102,20 @@ def require(
     Raises:
         UserError: some are not, as in a fresh clone; the line has the commands that make or bring them.
     """
-    asked = run.replicas if wanted is None else tuple(wanted)
+    asked = run.trainings if wanted is None else tuple(wanted)
     if gone := [each for each in lacking(run, root) if each in asked]:
         names = ", ".join(f"{each.level} seed {each.seed}" for each in gone[:NAMED])
         names += f" and {len(gone) - NAMED} more" if len(gone) > NAMED else ""
         time = duration(run, [each.level for each in gone])
         raise UserError(
-            f"{RUNS / run.row}: weights of {len(gone)} of {len(run.replicas)} trainings are not here "
+            f"{RUNS / run.row}: weights of {len(gone)} of {len(run.trainings)} trainings are not here "
             f"({names}); `dvc repro evaluate@{run.row}` trains and measures them again, {time}; "
             f"`dvc pull train@{run.row}` brings them from a remote"
         )
 
 
 def write_weights(path: Path, model: "Tensors") -> str:
-    """Write a replica's tensors atomically and return the file's digest.
+    """Write a training's tensors atomically and return the file's digest.
 
     Raises:
         UserError: the disk is full or can't be written; the old file is then unchanged.
@@ -123,7 +123,7 @@ def write_weights(path: Path, model: "Tensors") -> str:
     import safetensors.torch
     import torch
 
-    # safetensors refuses views, and the model's tensors are views of tensors of all replicas
+    # safetensors refuses views
     apart = {name: value.clone(memory_format=torch.contiguous_format) for name, value in model.items()}
     content = safetensors.torch.save(apart)
     write_bytes(path, content)
@@ -131,7 +131,7 @@ def write_weights(path: Path, model: "Tensors") -> str:
 
 
 def read_weights(path: Path, expected: str | None, device: "torch.device") -> "Tensors":
-    """Read a replica's tensors onto ``device``; ``expected`` is the digest in its run.
+    """Read a training's tensors onto ``device``; ``expected`` is the digest in its run.
 
     Raises:
         UserError: the file is missing (`require` checks this first) or has another digest.

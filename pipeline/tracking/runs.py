@@ -60,7 +60,7 @@ def _result(
     line: Mapping[Any, Any], record: Record, curves: Mapping[tuple[str, int], list[Point]], sources: Sources
 ) -> RunSpec:
     printed = sources.table(line["paper"], line["table"])
-    replicas = {each.seed: each for each in record.replicas if each.level == line["level"]}
+    trainings = {each.seed: each for each in record.trainings if each.level == line["level"]}
     judged = bool(line["is_primary"]) and line["status"] not in (None, "not run") and pd.notna(line["status"])
     also = "" if line["metric"] == printed.metric else f", {line['metric']}"
     other = "" if line["is_primary"] else f" ({line['row']})"
@@ -80,42 +80,39 @@ def _result(
     by_seed = {
         seed: value if decimals is None else round(value, decimals) for seed, value in line["by_seed"].items()
     }
-    several = len(replicas) > 1 and not also  # the seeds' runs have all metrics
+    several = len(trainings) > 1 and not also  # the seeds' runs have all metrics
     return RunSpec(
         line["paper"],
         name,
         {tag: str(value) for tag, value in tags.items() if pd.notna(value)},
-        _params(record, list(replicas.values())),
+        _params(record, list(trainings.values())),
         [(name, numbers[column], 0) for column, name in names.items() if column in numbers],
-        min((each.started for each in replicas.values() if each.started), default=0.0),
-        max((each.ended for each in replicas.values() if each.ended), default=0.0),
+        min((each.started for each in trainings.values() if each.started), default=0.0),
+        max((each.ended for each in trainings.values() if each.ended), default=0.0),
         tuple(
             RunSpec(
                 line["paper"],
                 f"{name}, seed {seed}",
                 {"seed": str(seed), "row": line["row"], "level": line["level"]},
-                _params(record, [replicas[seed]]),
-                [
-                    *curves[line["level"], seed],
-                    (names["ours"], value, 0),
-                ],
-                replicas[seed].started or 0.0,
-                replicas[seed].ended or 0.0,
+                _params(record, [trainings[seed]]),
+                [*curves[line["level"], seed], (names["ours"], value, 0)],
+                trainings[seed].started or 0.0,
+                trainings[seed].ended or 0.0,
             )
             for seed, value in (by_seed.items() if several else ())
         ),
     )
 
 
-def _params(record: Record, replicas: list[TrainingResult]) -> dict[str, str]:
-    """Settings that all ``replicas`` share, with the relation and the delta of their epsilon."""
+def _params(record: Record, trainings: list[TrainingResult]) -> dict[str, str]:
+    """Settings that all ``trainings`` share, with the relation and the delta of their epsilon."""
     params: dict[str, Any] = {"method": record.method, "data": record.data, **flat(record.model, "model.")}
     entries: list[Callable[[TrainingResult], dict[str, Any]]] = [
         lambda each: flat(each.settings),
         lambda each: each.ledger.model_dump(include={"neighbouring", "delta"}),
     ]
     for of in entries:
-        every = [of(each) for each in replicas]
+        every = [of(each) for each in trainings]
         params |= {
             name: value for name, value in every[0].items() if all(x.get(name) == value for x in every)
         }

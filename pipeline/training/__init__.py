@@ -1,1 +1,1 @@
-"""Training: the loop over replicas, checkpoints, records of runs, and searches."""
+"""Training: the loop over steps, checkpoints, records of rows, and searches."""

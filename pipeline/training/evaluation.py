@@ -43,9 +43,9 @@ def evaluate(
     root: Path = Path(),
     show: Callable[[str], None] = lambda name: None,
 ) -> Path:
-    """Measure the replicas of a row that have no valid accuracies; return the path of the record.
+    """Measure the trainings of a row that have no valid accuracies; return the path of the record.
 
-    ``show`` is called with the name of each of the row's replicas once it has accuracies.
+    ``show`` is called with the name of each of the row's trainings once it has accuracies.
 
     Raises:
         UserError: the row has not been trained, or was trained with other data or frozen tensors; weights of
@@ -58,9 +58,9 @@ def evaluate(
         raise UserError(f"{path}: not there; run `dprepro train {key}` first")
     require(run, root=root)
     previous = records.read_evaluation(key, root)
-    measured = {replica.key: replica for replica in previous.replicas} if previous else {}
+    measured = {training.key: training for training in previous.trainings} if previous else {}
     pending: dict[TrainingKey, TrainingRecord] = {}
-    for trained in run.replicas:
+    for trained in run.trainings:
         earlier = measured.get(trained.key)
         unscored = own and earlier is not None and earlier.scores is None
         if reason_unmeasured(earlier, trained) or unscored:
@@ -77,11 +77,11 @@ def evaluate(
             f"run `dprepro train {key}`"
         )
     weights = [
-        read_weights(weights_path(key, *replica, root), trained.weights, execution.device)
-        for replica, trained in pending.items()
+        read_weights(weights_path(key, *training, root), trained.weights, execution.device)
+        for training, trained in pending.items()
     ]
     recorded = method_settings()[row.method].recorded
-    members = [SeedRun(*replica, recorded(trained.settings)) for replica, trained in pending.items()]
+    members = [SeedRun(*training, recorded(trained.settings)) for training, trained in pending.items()]
     arguments = (row.model, row.method, row.reproducible, data, execution, own)
     for member, found in measure(dict(zip(members, weights, strict=True)), *arguments):
         trained = pending[member.key]
@@ -96,7 +96,7 @@ def evaluate(
             test_errors=found.test_errors,
         )
         show(member.name)
-    evaluation = RowEvaluations(row=key, replicas=tuple(measured[trained.key] for trained in run.replicas))
+    evaluation = RowEvaluations(row=key, trainings=tuple(measured[trained.key] for trained in run.trainings))
     return records.write(evaluation, root)
 
 

@@ -1,9 +1,9 @@
-"""Training of a row's missing replicas.
+"""A row's missing trainings.
 
-A replica of an earlier run is kept if it is valid and its weights are here; the others are trained. A new
-training replaces the record's entry of its level and seed. A replica enters the record after its last step.
+An earlier training is kept if it is valid and its weights are here; the others are trained. A new
+training replaces the record's entry of its level and seed. A training enters the record after its last step.
 Until then it has a checkpoint, whose path depends on the row, the digests of everything that decides its
-numbers, and the replicas that share the checkpoint.
+numbers, and the trainings that share the checkpoint.
 """
 
 import json
@@ -47,23 +47,23 @@ from dprepro.pipeline.training.side_by_side import train_runs
 
 @dataclass(frozen=True)
 class TrainResult:
-    """Result of `train`: the path of the run, and numbers of replicas."""
+    """Result of `train`: the path of the run, and numbers of trainings."""
 
     path: Path  # reports/trainings/ROW.jsonl
-    trained: int  # new replicas
-    standing: int  # valid replicas of earlier runs, whose weights are here
+    trained: int  # new trainings
+    standing: int  # valid trainings of earlier runs, whose weights are here
 
 
-def replicas(row: Row) -> list[SeedRun]:
+def declared(row: Row) -> list[SeedRun]:
     """All seeds of all levels of a row."""
     return [SeedRun(row.level(settings), seed, settings) for settings, seed in row.trainings]
 
 
 def missing(row: Row, run: RowTrainings | None, data: Prepared, root: Path = Path()) -> list[SeedRun]:
-    """Declared replicas without a valid training or without its weights: those that `train` would train."""
-    lost = {replica.key for replica in lacking(run, root, compared=True)}
-    kept = {replica.key for replica in _valid(run, row, data)} - lost
-    return [replica for replica in replicas(row) if replica.key not in kept]
+    """Declared trainings without a valid record or without weights: those that `train` would train."""
+    lost = {training.key for training in lacking(run, root, compared=True)}
+    kept = {training.key for training in _valid(run, row, data)} - lost
+    return [training for training in declared(row) if training.key not in kept]
 
 
 def train(
@@ -76,7 +76,7 @@ def train(
     root: Path = Path(),
     workers: int = 1,
 ) -> TrainResult:
-    """Train a row's missing replicas and write their records and weights; an interrupted run continues.
+    """Train a row's missing trainings and write their records and weights; an interrupted run continues.
 
     ``data`` are the row's prepared data; see `Context` for ``show`` and ``checkpoint_every`` (seconds), and
     `train_runs` for ``workers``.
@@ -91,7 +91,7 @@ def train(
     row = settings.row(key)
     check_inputs(data, row.method)
     source = provenance_of(key, settings, data, execution)
-    # one lock for the row, because its valid replicas must not change before the results are written
+    # one lock for the row, because its valid trainings must not change before the results are written
     with checkpoint_lock(root / records.CHECKPOINTS / key):
         previous = records.read_run(key, root)
         valid = _valid(previous, row, data)
@@ -104,7 +104,7 @@ def train(
             row.model, row.method, row.reproducible, data, execution, show, checkpoint, checkpoint_every
         )
         # stopped trainings of other settings, which were taken back, must be in the record too
-        if previous and not wanted and (stopped(key, root) or len(valid) < len(previous.replicas)):
+        if previous and not wanted and (stopped(key, root) or len(valid) < len(previous.trainings)):
             _write(key, row, None, source, data, {}, root)
         try:
             with closing(train_runs(wanted, context, workers)) as trainings:
@@ -116,19 +116,19 @@ def train(
                 _write(key, row, None, source, data, {}, root)
             raise
         shutil.rmtree(root / records.CHECKPOINTS / key, ignore_errors=True)
-    return TrainResult(records.run_path(key, root), len(wanted), len(replicas(row)) - len(wanted))
+    return TrainResult(records.run_path(key, root), len(wanted), len(declared(row)) - len(wanted))
 
 
-def _frozen(replicas: Sequence[SeedRun], row: Row, data: Prepared) -> dict[TrainingKey, tuple[float, ...]]:
-    """Fingerprints of each replica's frozen tensors."""
+def _frozen(trainings: Sequence[SeedRun], row: Row, data: Prepared) -> dict[TrainingKey, tuple[float, ...]]:
+    """Fingerprints of each training's frozen tensors."""
     networks: dict[tuple[int, tuple[int, ...]], tuple[float, ...]] = {}
-    for replica in replicas:
-        network = replica.seed, replica.settings.input_shape(data.input_shape)
+    for training in trainings:
+        network = training.seed, training.settings.input_shape(data.input_shape)
         if network not in networks:
-            networks[network] = frozen_here(row.model, replica.settings, replica.seed, data)
+            networks[network] = frozen_here(row.model, training.settings, training.seed, data)
     return {
-        replica.key: networks[replica.seed, replica.settings.input_shape(data.input_shape)]
-        for replica in replicas
+        training.key: networks[training.seed, training.settings.input_shape(data.input_shape)]
+        for training in trainings
     }
 
 
@@ -174,7 +174,7 @@ def _write(
     Trainings that are invalid now are replaced. If ``finished`` is None, only this is done.
     """
     previous = records.read_run(key, root)
-    trained = {replica.key: replica for replica in _valid(previous, row, data)}
+    trained = {training.key: training for training in _valid(previous, row, data)}
     renewed = {finished.run.key} if finished else set()
     # a valid training whose weights are lost counts beside its rebuilt one, except on public data
     private = OWN in source.edition.values()
@@ -184,26 +184,26 @@ def _write(
     gone += records.with_replaced(uncounted, [None] * stopped(key, root))
     if previous:
         gone += [
-            replica
-            for replica in previous.replicas
-            if replica.key not in trained or (private and replica.key in renewed)
+            training
+            for training in previous.trainings
+            if training.key not in trained or (private and training.key in renewed)
         ]
     if finished is not None:
         model, name = finished.method.model(finished.state), finished.run.key
         path = weights_path(key, *name, root)
         digest = write_weights(path, {tensor: value.cpu() for tensor, value in model.items()})
         trained[name] = _trained(finished, data, row, key, source, frozen[name], digest)
-    order = [replica.key for replica in replicas(row) if replica.key in trained]
-    run = RowTrainings(row=key, replicas=tuple(trained[name] for name in order), replaced=tuple(gone))
+    order = [training.key for training in declared(row) if training.key in trained]
+    run = RowTrainings(row=key, trainings=tuple(trained[name] for name in order), replaced=tuple(gone))
     records.write(run, root)
     stopped_path(key, root).unlink(missing_ok=True)
     clear_weights(key, {weights_path(key, *name, root) for name in order}, root)
 
 
 def _valid(run: RowTrainings | None, row: Row, data: Prepared) -> tuple[TrainingRecord, ...]:
-    """Valid replicas of a run."""
+    """Valid trainings of a run."""
     return (
-        tuple(each for each in run.replicas if not reason_invalid(each, row, data, frozen_changed))
+        tuple(each for each in run.trainings if not reason_invalid(each, row, data, frozen_changed))
         if run
         else ()
     )

@@ -1,7 +1,7 @@
-"""Import of a pack's replicas whose settings, data and versions are those of this checkout.
+"""Import of a pack's trainings whose settings, data and versions are those of this checkout.
 
 DVC accepts any file of the workspace as a result, so only these checks keep out results of other settings,
-data or versions. Valid replicas here are kept; the pack's replicas of the same level and seed count as
+data or versions. Valid trainings here are kept; the pack's trainings of the same level and seed count as
 replaced trainings. Ledgers are computed anew.
 """
 
@@ -58,15 +58,15 @@ class Adopted:
     """Result of adopting one row."""
 
     row: str
-    replicas: int  # taken from the pack
-    packed: int  # replicas of the pack
+    trainings: int  # taken from the pack
+    packed: int  # trainings of the pack
     notes: tuple[str, ...]
 
 
 def adopt(settings: Settings, source: Path) -> list[Adopted]:
     """Check all rows of a pack against this checkout, place their files, and sign complete rows in dvc.lock.
 
-    A row with missing replicas is not signed (`dvclock.sign`): DVC would treat a signed row as complete.
+    A row with missing trainings is not signed (`dvclock.sign`): DVC would treat a signed row as complete.
 
     Raises:
         UserError: a file is damaged, settings, data or versions differ, or a row is being trained here. Then
@@ -84,7 +84,7 @@ def adopt(settings: Settings, source: Path) -> list[Adopted]:
         for record in records.search_records(staged):
             with _subject(f"{records.search_path(record.name)}: not adopted"):
                 if record.name in settings.searches:
-                    check_search(record, settings, staged)
+                    check_search(record, settings)
         _place(staged / "merged", [*searches, *(part for _, parts in merged for part in parts)])
     complete = [row for row in packed if not lacks(settings, row)]
     signed = dvclock.sign(settings, [stage for row in complete for stage in dvclock.stages_of(row)])
@@ -145,51 +145,57 @@ def _searches(staged: Path) -> list[Path]:
 def _merged(settings: Settings, row: str, staged: Path, origin: str) -> tuple[Adopted, list[Path]]:
     """Merge the row's trainings of this checkout and of the pack ``origin``; write them to ``staged``/merged.
 
-    Return the written files too. The notes are lines about replicas of the pack that are not imported.
+    Return the written files too. The notes are lines about trainings of the pack that are not imported.
 
     Raises:
-        UserError: a replica was made from other settings, data or versions, or the pack contradicts itself.
+        UserError: a training was made from other settings, data or versions, or the pack contradicts itself.
     """
     declared, data, here = settings.row(row), data_here(row, settings), records.read_run(row)
     incoming, evaluation = records.read_run(row, staged), records.read_evaluation(row, staged)
-    measured = {replica.key: replica for replica in evaluation.replicas} if evaluation else {}
+    measured = {training.key: training for training in evaluation.trainings} if evaluation else {}
     with _subject(f"{row}: not adopted"):
         if incoming is None:
             raise UserError("all of its trainings are replaced ones")
         wrong = {
-            why for each in incoming.replicas if (why := reason_invalid(each, declared, data, frozen_changed))
+            why
+            for each in incoming.trainings
+            if (why := reason_invalid(each, declared, data, frozen_changed))
         }
-        unmeasured = {reason_unmeasured(measured.get(each.key), each) for each in incoming.replicas}
+        unmeasured = {reason_unmeasured(measured.get(each.key), each) for each in incoming.trainings}
         wrong |= {why for why in unmeasured if why == "measuring version"}
         if wrong:
             raise UserError(f"made from other {', '.join(sorted(wrong))}")
-        if any(each.origin.examples != settings.split(declared.data).train for each in incoming.replicas):
+        if any(each.origin.examples != settings.split(declared.data).train for each in incoming.trainings):
             raise UserError("trained on another number of examples")
-        for replica, what in contradictions(incoming, settings):
-            name = f"{replica.level}, seed {replica.seed}"
+        for training, what in contradictions(incoming, settings):
+            name = f"{training.level}, seed {training.seed}"
             raise UserError(f"{name}: {what}: not what its settings come to")
-        _check_replicas(row, incoming, measured, settings, staged)
+        _check_trainings(row, incoming, measured, settings, staged)
     keep = (
-        {each.key: each for each in here.replicas if not reason_invalid(each, declared, data, frozen_changed)}
+        {
+            each.key: each
+            for each in here.trainings
+            if not reason_invalid(each, declared, data, frozen_changed)
+        }
         if here
         else {}
     )
-    new = [each for each in incoming.replicas if each.key not in keep]
+    new = [each for each in incoming.trainings if each.key not in keep]
     made = keep | {
         each.key: each.model_copy(update={"origin": each.origin.model_copy(update={"adopted": origin})})
         for each in new
     }
     order = [(declared.level(level), seed) for level, seed in declared.trainings]
-    replicas = tuple(made[key] for key in order if key in made)
+    trainings = tuple(made[key] for key in order if key in made)
     target = staged / "merged"
     records.write(
-        RowTrainings(row=row, replicas=replicas, replaced=_replaced(here, incoming, replicas)), target
+        RowTrainings(row=row, trainings=trainings, replaced=_replaced(here, incoming, trainings)), target
     )
     before = records.read_evaluation(row)
-    known = {each.key: each for each in before.replicas if each.key in keep} if before else {}
+    known = {each.key: each for each in before.trainings if each.key in keep} if before else {}
     known |= {each.key: measured[each.key] for each in new}
     records.write(
-        RowEvaluations(row=row, replicas=tuple(known[key] for key in order if key in known)), target
+        RowEvaluations(row=row, trainings=tuple(known[key] for key in order if key in known)), target
     )
     # a row's ledger also composes the searches whose records name the row
     for path in records.SEARCHES.glob("*.json"):
@@ -201,13 +207,13 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> tuple[Ad
         (staged / path).rename(target / path)
     # the trainings last, because they have the digests of the weights
     texts = (records.evaluation_path, records.ledger_path, records.run_path)
-    kept = tuple(_kept_line(each, keep[each.key]) for each in incoming.replicas if each.key in keep)
+    kept = tuple(_kept_line(each, keep[each.key]) for each in incoming.trainings if each.key in keep)
     parts = [*weights, *(path(row) for path in texts)]
-    return Adopted(row, len(new), len(incoming.replicas), kept), parts
+    return Adopted(row, len(new), len(incoming.trainings), kept), parts
 
 
 def _kept_line(incoming: TrainingRecord, here: TrainingRecord) -> str:
-    """Line about a replica of the pack that is not imported, because this checkout has a valid one."""
+    """Line about a training of the pack that is not imported, because this checkout has a valid one."""
     name = f"{incoming.level}, seed {incoming.seed}"
     if incoming.identity == here.identity:
         return f"{name}: here already"
@@ -221,7 +227,7 @@ def _kept_line(incoming: TrainingRecord, here: TrainingRecord) -> str:
 def _replaced(
     here: RowTrainings | None, incoming: RowTrainings, standing: Iterable[TrainingRecord]
 ) -> tuple[TrainingRecord | Replaced, ...]:
-    """Replaced trainings of the merged record: those of both records, and replicas that the merge leaves out.
+    """Replaced trainings of the merged record: those of both records, and those that the merge leaves out.
 
     Trainings without a line of their own are summed. But if all lines of the pack are known here, the pack
     was adopted before or was made from this record; then these count only as far as they are more than here.
@@ -230,7 +236,7 @@ def _replaced(
     lines = {
         each.identity: each
         for run in runs
-        for each in (*run.replicas, *run.replaced)
+        for each in (*run.trainings, *run.replaced)
         if isinstance(each, TrainingRecord)
     }
     for each in standing:
@@ -241,58 +247,58 @@ def _replaced(
         else Counter()
         for run in (here, incoming)
     )
-    known = {each.identity for each in here.replicas} if here else set()
+    known = {each.identity for each in here.trainings} if here else set()
     known |= {each.identity for each in here.replaced if isinstance(each, TrainingRecord)} if here else set()
-    again = all(each.identity in known for each in incoming.replicas)
+    again = all(each.identity in known for each in incoming.trainings)
     counts = mine | theirs if again else mine + theirs
     return (*lines.values(), *(Replaced(trainings=number, spent=spent) for spent, number in counts.items()))
 
 
-def _check_replicas(
+def _check_trainings(
     row: str,
     incoming: RowTrainings,
     measured: dict[TrainingKey, EvaluationRecord],
     settings: Settings,
     staged: Path,
 ) -> None:
-    """Compare each replica's accuracies, training curve and weights with its record.
+    """Compare each training's accuracies, training curve and weights with its record.
 
     Raises:
         UserError: the files contradict each other, or the weights are not those of the row's network.
     """
-    for replica in incoming.replicas:
-        with _subject(f"{replica.level}, seed {replica.seed}"):
-            found = measured.get(replica.key)
-            if found is None or found.weights != replica.weights:
+    for training in incoming.trainings:
+        with _subject(f"{training.level}, seed {training.seed}"):
+            found = measured.get(training.key)
+            if found is None or found.weights != training.weights:
                 raise UserError("was not measured with the weights that it says")
-            if difference := curve_difference(found, replica):
+            if difference := curve_difference(found, training):
                 raise UserError(difference)
-            _check_statements(replica, settings)
-            if (path := weights_path(row, *replica.key, staged)).exists():
-                if digest_file(path) != replica.weights:
+            _check_statements(training, settings)
+            if (path := weights_path(row, *training.key, staged)).exists():
+                if digest_file(path) != training.weights:
                     raise UserError("its weights are not the ones that were trained")
-                check_network(path, replica, settings)
-    if twins := repeated(incoming.replicas, staged):
+                check_network(path, training, settings)
+    if twins := repeated(incoming.trainings, staged):
         raise UserError(twins)
 
 
-def _check_statements(replica: TrainingRecord, settings: Settings) -> None:
-    """Compare a replica's statements on private data with those that its settings and data require.
+def _check_statements(training: TrainingRecord, settings: Settings) -> None:
+    """Compare a training's statements on private data with those that its settings and data require.
 
     Raises:
         UserError: a statement is missing or unknown.
     """
-    config = method_settings()[replica.method].recorded(replica.settings)
-    weights = settings.row(replica.row).model.network
-    if prepared.manifest_here(replica.data) is None:
-        expected = declared_uses(replica.data, config, settings, weights)
+    config = method_settings()[training.method].recorded(training.settings)
+    weights = settings.row(training.row).model.network
+    if prepared.manifest_here(training.data) is None:
+        expected = declared_uses(training.data, config, settings, weights)
     else:
-        expected = {use.key for use in data_uses(prepared.load(replica.data), config, weights)}
-    recorded = {use.key for use in replica.not_covered}
+        expected = {use.key for use in data_uses(prepared.load(training.data), config, weights)}
+    recorded = {use.key for use in training.not_covered}
     missing = expected - recorded
-    if missing and not (missing < RELEVANCES):  # params.yaml alone requires both; a replica has one
+    if missing and not (missing < RELEVANCES):  # params.yaml alone requires both; a training has one
         raise UserError(f"not_covered lacks {min(missing)!r}: not what its settings come to")
-    for statement in (*replica.broken, *replica.not_covered, *filter(None, [replica.protects])):
+    for statement in (*training.broken, *training.not_covered, *filter(None, [training.protects])):
         words(statement)
 
 
@@ -315,14 +321,14 @@ def _place(staged: Path, parts: list[Path]) -> None:
 def _notes(
     settings: Settings, row: str, signed: frozenset[str], complete: bool, weights: bool
 ) -> Iterator[str]:
-    """Remarks on an adopted row. ``complete``: no replica is missing. ``weights``: the pack has weights."""
+    """Remarks on an adopted row. ``complete``: no training is missing. ``weights``: the pack has weights."""
     name = settings.rows[row].data
     if prepared.manifest_here(name) is None:
         yield f"data {name!r} is not prepared here and could not be compared"
     if not dvclock.available():
         yield "there is no DVC pipeline here: nothing is signed, and `dvc repro` will train it again"
     elif not complete:
-        yield "other replicas are still to be trained: it is not signed, and `dvc repro` will train them"
+        yield "other trainings are still missing: it is not signed, and `dvc repro` will train them"
     elif not signed.issuperset(dvclock.stages_of(row)):
         yield (
             "its data or weights are not here: it is not signed, and `dvc repro` will train it again; with "

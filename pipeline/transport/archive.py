@@ -69,7 +69,7 @@ def _files(settings: Settings, row: str, weights: bool) -> list[Path]:
     return [
         *(records.run_path(row), records.evaluation_path(row)),
         *(path for path in searches if path.exists()),
-        *(weights_path(row, *replica.key) for replica in run.replicas if weights),
+        *(weights_path(row, *training.key) for training in run.trainings if weights),
     ]
 
 

@@ -18,10 +18,10 @@ from dprepro.pipeline.params import Model, Settings
 from dprepro.pipeline.results.schema import TrainingRecord
 
 
-def check_network(path: Path, replica: TrainingRecord, settings: Settings) -> None:
-    """Make sure that a file holds finite tensors of the network that a replica trained.
+def check_network(path: Path, training: TrainingRecord, settings: Settings) -> None:
+    """Make sure that a file holds finite tensors of the network of a training.
 
-    The file's digest, and the replica's settings with params.yaml, have been compared before.
+    The file's digest, and the training's settings with params.yaml, have been compared before.
 
     Raises:
         UserError: the file isn't in the format safetensors, or has other tensors or impossible values.
@@ -31,10 +31,10 @@ def check_network(path: Path, replica: TrainingRecord, settings: Settings) -> No
     # a malicious file may raise any exception
     except Exception as problem:
         raise UserError(f"no weights: {shown(str(problem))}") from problem
-    config = method_settings()[replica.method].recorded(replica.settings)
-    raw = entry_of(settings.split(replica.data).raw, settings)
-    model = Model.model_validate(replica.model)
-    shape = input_shape(model, replica.data, settings)
+    config = method_settings()[training.method].recorded(training.settings)
+    raw = entry_of(settings.split(training.data).raw, settings)
+    model = Model.model_validate(training.model)
+    shape = input_shape(model, training.data, settings)
     net = build_net(model, config.input_shape(shape), len(raw.classes))
     if difference := _problem(tensors, net, config.kept):
         raise UserError(f"the weights are {difference}")

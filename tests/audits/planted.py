@@ -47,7 +47,7 @@ from dprepro.pipeline.methods.tan.method import Tan
 from dprepro.pipeline.methods.tan.settings import TanSettings
 from dprepro.pipeline.results.schema import SearchRecord
 from tests.audits import test_bounds
-from tests.ledgers import test_composition, test_of_a_replica
+from tests.ledgers import test_composition, test_of_a_training
 from tests.privacy import test_mechanisms, test_randomness, test_rounded_noise, test_rounding
 
 DELTA, ALPHA = 1e-5, 0.05
@@ -392,7 +392,6 @@ FAULTS: dict[str, Fault] = {
         partial(test_randomness.test_secret_batches_are_random_allocations, 1),
     ),
     "entropy of 16 bits": Fault(randomness, "secrets", entropy(lambda: os.urandom(2)), OF_THE_SYSTEM),
-    "entropy of 32 bits": Fault(randomness, "secrets", entropy(lambda: os.urandom(4)), OF_THE_SYSTEM),
     "entropy cut to 32 bits": Fault(
         randomness, "secrets", entropy(lambda: os.urandom(32)[:4]), BEHIND_THE_NOISE
     ),
@@ -498,8 +497,8 @@ FAULTS: dict[str, Fault] = {
         "ledger_of",
         lambda trained, *others: LEDGER_OF(trained.model_copy(update={"broken": ()}), *others),
         partial(
-            test_of_a_replica.test_a_seed_or_a_flaw_leaves_the_claim_and_no_bound,
-            *(test_of_a_replica.POISSON, False, (test_of_a_replica.FLAW,), test_of_a_replica.FLAW),
+            test_of_a_training.test_a_seed_or_a_flaw_leaves_the_claim_and_no_bound,
+            *(test_of_a_training.POISSON, False, (test_of_a_training.FLAW,), test_of_a_training.FLAW),
         ),
     ),
     "alpha undivided over shares": Fault(

@@ -91,8 +91,8 @@ def test_an_attack_on_another_training_does_not_count(tmp_path: Path) -> None:
 
     def of_level(epsilon: int) -> tuple[int, list[str]]:
         record = not_none(records.read("row", load().rows["row"]))
-        replica = next(each for each in record.replicas if each.level == f"epsilon={epsilon}")
-        return len(replica.attacks), [use.key for use in replica.ledger.not_covered]
+        training = next(each for each in record.trainings if each.level == f"epsilon={epsilon}")
+        return len(training.attacks), [use.key for use in training.ledger.not_covered]
 
     with laboratory.laboratory(tmp_path):
         laboratory.new_data(300)
@@ -126,8 +126,8 @@ def test_an_attack_on_code_counts_beside_the_ledger_of_its_mechanism(tmp_path: P
 
     def whole() -> set[int]:
         return {
-            sum(attack.whole for attack in replica.attacks)
-            for replica in not_none(records.read(key, row, tmp_path)).replicas
+            sum(attack.whole for attack in training.attacks)
+            for training in not_none(records.read(key, row, tmp_path)).trainings
         }
 
     assert whole() == {0, 1}  # without noise there is none

@@ -99,7 +99,7 @@ def test_every_variant_from_raw_files_to_the_report(
     for key, line in settings.lines.items():
         record = records.read(key, line)
         assert record is not None, key
-        assert all(0 <= replica.metrics.get("test_accuracy", 0) <= 1 for replica in record.replicas), key
+        assert all(0 <= training.metrics.get("test_accuracy", 0) <= 1 for training in record.trainings), key
     written = report.write(settings)
     assert all(page.stat().st_size > 10_000 for page in written.parent.rglob("*.html"))
     with next(iter(Path("reports/histories").glob("*.csv"))).open(newline="") as file:

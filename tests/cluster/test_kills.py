@@ -89,6 +89,6 @@ def test_a_grid_that_is_stopped_and_killed_ends_as_an_unbroken_one(
     assert len(expected) == 2
     monkeypatch.chdir(folder)
     assert had == {ROW}
-    assert not_none(records.read_run(ROW)).replicas[0].started < when
+    assert not_none(records.read_run(ROW)).trainings[0].started < when
     assert tasks.todo(params.load(), [ROW]) == []
     assert dvclock.dvc("status", *dvclock.stages_of(ROW)).strip() == "Data and pipelines are up to date."

@@ -39,7 +39,7 @@ def test_a_changed_declaration_is_noticed_before_and_after_data_are_prepared(tra
     assert "nothing to train" in run("plan r")
     assert "1 rows stand" in run("status")
     declare(train=240)
-    assert "r: 1 replicas (data);" in run("plan r")
+    assert "r: 1 training (data);" in run("plan r")
     assert "1 changed (data): r" in run("status")
     assert tasks.missing_data(params.load(), ["r"]) == ["prepare@mine"]
     assert [task.name for task in tasks.todo(params.load(), ["r"])] == ["r"]
@@ -48,7 +48,7 @@ def test_a_changed_declaration_is_noticed_before_and_after_data_are_prepared(tra
         "data/prepared/mine: prepared with another train than params.yaml has now; run `dprepro prepare mine`"
     )
     run("prepare mine")
-    assert "r: 1 replicas (data);" in run("plan r")
+    assert "r: 1 training (data);" in run("plan r")
     run("train r")
     assert "nothing to train" in run("plan r")
     assert not_none(records.read_run("r")).origins[0].examples == 240
@@ -58,16 +58,16 @@ def test_a_clone_without_data_notices_it_too(trained: Path) -> None:
     shutil.rmtree("data/prepared")
     assert "nothing to train" in run("plan r")
     declare(seed=3)
-    assert "r: 1 replicas (data);" in run("plan r")
+    assert "r: 1 training (data);" in run("plan r")
     declare(seed=0)
     # a record from before declarations were noted is known by its number of examples
     run_here = not_none(records.read_run("r"))
-    (first,) = run_here.replicas
+    (first,) = run_here.trainings
     older = first.model_copy(update={"origin": first.origin.model_copy(update={"declared": None})})
-    records.write(run_here.model_copy(update={"replicas": (older,)}))
+    records.write(run_here.model_copy(update={"trainings": (older,)}))
     assert "nothing to train" in run("plan r")
     declare(train=240)
-    assert "r: 1 replicas (data);" in run("plan r")
+    assert "r: 1 training (data);" in run("plan r")
 
 
 def test_each_key_that_decides_the_splits_is_compared(trained: Path) -> None:
@@ -107,4 +107,4 @@ def test_a_changed_declaration_of_own_files_is_noticed(trained: Path) -> None:
     shutil.move("mine.npz", "moved.npz")
     laboratory.declare(lambda it: it["own"]["mine"].update(path="moved.npz"))
     assert entries(params.load())["prepare"]["mine"] == before
-    assert "0 replicas trained" in run("train r")
+    assert "0 trained" in run("train r")

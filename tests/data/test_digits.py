@@ -7,8 +7,7 @@ from sklearn.datasets import load_digits
 from dprepro.errors import UserError
 from dprepro.pipeline.data import catalog, digits, formats
 from dprepro.pipeline.data.fetch import fetch
-from dprepro.pipeline.data.prepare import prepare
-from dprepro.pipeline.data.raw import load
+from dprepro.pipeline.data.prepare import load, prepare
 from dprepro.pipeline.files import digest_files
 from dprepro.pipeline.params import parse
 

@@ -50,7 +50,7 @@ def test_from_a_file_to_a_ledger_and_an_attack(
     evaluation.evaluate("row", settings, data, cpu)
     row_ledgers("row", settings)
     measured = not_none(records.read_evaluation("row"))
-    assert measured.replicas[0].metrics["test_accuracy"] > 0.4  # a third is chance
+    assert measured.trainings[0].metrics["test_accuracy"] > 0.4  # a third is chance
     audit_row("row", settings)
     audit = not_none(records.read_audit("row"))
     shown = {attack.attack: (attack.largest, attack.epsilon_upper) for attack in audit.attacks}

@@ -21,12 +21,14 @@ from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.params.own import PublicNetwork
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.weights import weights_path
-from tests.docs.blocks import begin
+from tests.docs.blocks import begin, blocks
 from tests.laboratory import new_row, refused, run, train
 from tests.not_none import not_none
 from tests.refusal import refusal_of
 
 SIZE = 32
+(SCHEMA,) = (block.text for block in blocks("docs/public-network.md") if block.language == "yaml")
+NETWORK = SCHEMA.replace("resnet18.pth", "net.pth").replace("-1k", f"\n  size: {SIZE}")
 WEIGHTS = (
     "--network resnet18 --weights net.pth --weights-source example.org --weights-licence BSD-3-Clause "
     f"--trained-on ImageNet --network-size {SIZE}"
@@ -64,7 +66,8 @@ def lab(resnet: torch.nn.Module, tmp_path_factory: pytest.TempPathFactory) -> Pa
         begin(root / "lab")
         patch.chdir("lab")
         torch.save(resnet.state_dict(), "net.pth")
-        run(f"new data mine --images ../images {WEIGHTS}")
+        Path("network.yaml").write_text(NETWORK)
+        run("new data mine --images ../images --schema network.yaml")
         new_row("probe --data mine --model logistic --method dpsgd --epsilon 128 --epochs 8")
         train("probe")
         run("export probe out")
@@ -102,13 +105,13 @@ def test_the_ledger_names_the_public_network(lab: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(lab)
     data = prepared.load("mine")
     assert data.input_shape == (512,)
-    replica = not_none(records.read_ledgers("probe")).entries[0]
+    training = not_none(records.read_ledgers("probe")).entries[0]
     use = statement("public_network", network="resnet18, trained on ImageNet")
-    assert use in replica.ledger.not_covered
-    assert statement("feature_range") not in replica.ledger.not_covered
+    assert use in training.ledger.not_covered
+    assert statement("feature_range") not in training.ledger.not_covered
     told = json.loads(Path("out/privacy-statement.json").read_text())
     assert any("resnet18, trained on ImageNet" in public for public in told["declared_public"])
-    assert not_none(records.read_evaluation("probe")).replicas[0].metrics["test_accuracy"] > 0.8
+    assert not_none(records.read_evaluation("probe")).trainings[0].metrics["test_accuracy"] > 0.8
 
 
 def test_an_exported_folder_predicts_from_images_alone(
@@ -186,7 +189,7 @@ def test_a_public_network_is_tuned(
     tuned: Path, row: str, resnet: torch.nn.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tuned)
-    trained = not_none(records.read_run(row)).replicas[0]
+    trained = not_none(records.read_run(row)).trainings[0]
     use = statement("public_network", network="resnet18, trained on ImageNet")
     assert use in not_none(records.read_ledgers(row)).entries[0].ledger.not_covered
     weights = load_file(weights_path(row, *trained.key))

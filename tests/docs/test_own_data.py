@@ -37,7 +37,7 @@ def project(typed: Callable[..., str], tmp_path_factory: pytest.TempPathFactory)
 
 
 def test_it_ends_with_an_accuracy_and_a_ledger(project: Path) -> None:
-    (measured,) = not_none(records.read_evaluation("my-row", project)).replicas
+    (measured,) = not_none(records.read_evaluation("my-row", project)).trainings
     assert measured.metrics["test_accuracy"] > 0.3  # a tenth is chance; by chance some classes are not learnt
     assert not_none(not_none(records.read_ledgers("my-row", project)).entries[0].ledger.epsilon_upper) <= 3
 

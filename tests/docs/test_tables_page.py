@@ -28,7 +28,7 @@ def test_the_page_runs_from_top_to_bottom(typed: Callable[..., str], tmp_path: P
         else:
             for line in block.commands:
                 typed(line, tmp_path, tmp_path)
-    (measured,) = not_none(records.read_evaluation("risk", tmp_path)).replicas
+    (measured,) = not_none(records.read_evaluation("risk", tmp_path)).trainings
     assert measured.metrics["test_accuracy"] > 0.9  # six of ten are well
     (entry,) = not_none(records.read_ledgers("risk", tmp_path)).entries
     assert 0.9 < not_none(entry.ledger.epsilon_upper) <= 1

@@ -58,8 +58,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             ]
             csv.writer(file).writerows([("body", "mood"), *lines])
         run("new data also-known --npz known.npz")
-        run("new data mine --npz mine.npz --inputs pictures --public 4 --public-from also-known")
-        run("new data said --texts texts.csv --text body --label mood")
+        Path("mine.yaml").write_text("{inputs: pictures, public: {raw: also-known, count: 4}}\n")
+        run("new data mine --npz mine.npz --schema mine.yaml")
+        Path("said.yaml").write_text("text: body\n")
+        run("new data said --texts texts.csv --label mood --schema said.yaml")
         dpsgd = "--method dpsgd --epsilon 8 --learning-rate 1 --epochs 1"
         new_row(f"{IMAGES} --data mine --model lenet5 --seeds 2 {dpsgd}")
         new_row(f"{TEXTS} --data said --model bilstm {dpsgd}")
@@ -91,7 +93,7 @@ def test_an_exported_network_reaches_the_measured_accuracy(
     here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str, data: str, files: str
 ) -> None:
     """The test part as files of a user, classified far from the data and from params.yaml."""
-    test, (measured, *_) = prepared.load(data).splits["test"], records.read_evaluation(row).replicas
+    test, (measured, *_) = prepared.load(data).splits["test"], records.read_evaluation(row).trainings
     indices = np.load(f"data/prepared/{data}/test.indices.npy")
     if row == IMAGES:
         np.savez(tmp_path / files, pictures=np.array(test.inputs))
@@ -114,7 +116,7 @@ def test_an_exported_network_reaches_the_measured_accuracy(
 @pytest.mark.parametrize("row", [IMAGES, TEXTS])
 def test_files_with_labels_get_the_scores_that_were_measured(here: Path, tmp_path: Path, row: str) -> None:
     """Recalls and the confusion matrix stay in the laboratory: the card has scores over all classes alone."""
-    (measured, *_) = records.read_evaluation(row).replicas
+    (measured, *_) = records.read_evaluation(row).trainings
     assert measured.scores is not None
     card = Path(f"out/{row}/README.md").read_text()
     assert "hidden []" not in card
@@ -402,7 +404,7 @@ def test_the_card_has_metadata_as_hugging_face_reads_them(here: Path) -> None:
     assert (about["pipeline_tag"], about["library_name"]) == ("image-classification", "dprepro")
     (model,) = about["model-index"]
     (result,) = model["results"]
-    measured, _ = records.read_evaluation(IMAGES).replicas
+    measured, _ = records.read_evaluation(IMAGES).trainings
     assert result["metrics"][0]["value"] == measured.metrics["test_accuracy"]
     assert result["dataset"] == {"name": "own data 'mine'", "type": "mine", "split": "test"}
     assert f"{100 * measured.metrics['test_accuracy']:.2f} % of 100 test examples" in body

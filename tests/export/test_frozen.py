@@ -65,11 +65,11 @@ def test_a_replaced_file_is_noticed_and_predictions_need_none(frozen: Path) -> N
         run(f"export {name} out/{name}")
     assert "nothing to train" in run("plan pickled")
     before = run("predict out/pickled mine.npz"), run("predict out/safe mine.npz")
-    replicas = not_none(records.read_run("pickled")).replicas
-    assert all(replica.frozen for replica in replicas)
+    trainings = not_none(records.read_run("pickled")).trainings
+    assert all(training.frozen for training in trainings)
     write_weights(1)
     for name in READS:
-        assert f"{name}: 2 replicas (frozen tensors);" in run(f"plan {name}")
+        assert f"{name}: 2 trainings (frozen tensors);" in run(f"plan {name}")
         assert "2 changed (frozen tensors): " in run("status")
         assert "trained with other frozen tensors than are here" in refused(f"export {name} again/{name}")
         records.evaluation_path(name).unlink()
@@ -85,10 +85,10 @@ def test_a_replaced_file_is_noticed_and_predictions_need_none(frozen: Path) -> N
 def test_a_checkpoint_of_other_frozen_tensors_is_not_resumed(frozen: Path) -> None:
     shutil.copy("pickled.pth", "kept.pth")
     run("train pickled")
-    first = not_none(records.read_run("pickled")).replicas[0]
+    first = not_none(records.read_run("pickled")).trainings[0]
     write_weights(1)
-    assert "2 replicas trained, 0 stand" in run("train pickled")
-    second = not_none(records.read_run("pickled")).replicas[0]
+    assert "2 trained, 0 stand" in run("train pickled")
+    second = not_none(records.read_run("pickled")).trainings[0]
     assert not same_fingerprint(first.frozen, second.frozen)
     assert first.weights != second.weights
 

@@ -91,7 +91,7 @@ def evaluate() -> None:
 
 
 def put(content: Any, place: str, value: Any) -> None:
-    """Set what is at a place such as 'replicas/0/seed'; ... removes it, and a function is applied to it."""
+    """Set what is at a place such as 'trainings/0/seed'; ... removes it, and a function is applied to it."""
     *parents, last = (int(name) if name.isdigit() else name for name in place.split("/"))
     for name in parents:
         content = content[name]
@@ -102,7 +102,7 @@ def put(content: Any, place: str, value: Any) -> None:
 
 
 def edit(path: Path, place: str, value: Any) -> None:
-    """Change a JSON file, or lines of 'replicas', as somebody with an editor would."""
+    """Change a JSON file, or lines of 'trainings', as somebody with an editor would."""
     path.write_text(edited(path.name, path.read_text(), place, value))
 
 
@@ -112,6 +112,6 @@ def edited(name: str, text: str, place: str, value: Any) -> str:
         content = json.loads(text)
         put(content, place, value)
         return json.dumps(content)
-    content = {"replicas": [json.loads(line) for line in text.splitlines()]}
+    content = {"trainings": [json.loads(line) for line in text.splitlines()]}
     put(content, place, value)
-    return "".join(f"{json.dumps(line)}\n" for line in content["replicas"])
+    return "".join(f"{json.dumps(line)}\n" for line in content["trainings"])

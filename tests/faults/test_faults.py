@@ -57,8 +57,8 @@ INPUTS, LABELS = (prepared.PREPARED / "mnist" / name for name in ("train.inputs.
 
 
 def read_first_weights() -> object:
-    (replica,) = not_none(records.read_run(ROW)).replicas
-    return read_weights(WEIGHTS, replica.weights, CPU)
+    (training,) = not_none(records.read_run(ROW)).trainings
+    return read_weights(WEIGHTS, training.weights, CPU)
 
 
 READ: dict[Path, Callable[[], object]] = {

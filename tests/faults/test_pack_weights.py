@@ -22,7 +22,7 @@ BATCH_NORM, LAPLACE = "davody-t2-bn-lenet-300-100", "phan-f4a-ilm-sound"
 def check(row: str, tensors: dict[str, torch.Tensor], folder: Path) -> None:
     """Compare tensors, as weights of a pack, with the network of a declared row."""
     declared = DECLARED.rows[row]
-    replica: Any = SimpleNamespace(
+    training: Any = SimpleNamespace(
         settings=declared.resolved[-1].model_dump(mode="json"),
         method=declared.method,
         data=declared.data,
@@ -30,7 +30,7 @@ def check(row: str, tensors: dict[str, torch.Tensor], folder: Path) -> None:
     )
     path = folder / "weights.safetensors"
     safetensors.torch.save_file(tensors, path)
-    check_network(path, replica, DECLARED)
+    check_network(path, training, DECLARED)
 
 
 @pytest.mark.parametrize(

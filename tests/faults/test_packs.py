@@ -73,24 +73,24 @@ def with_record(members: Members, name: str, place: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "place", "value", "line"),
     [
-        (MEASURED, "replicas/0/metrics/test_accuracy", 7.5, "allowed: 0 to 1"),
-        (MEASURED, "replicas/0/seed", 1, "was not measured with the weights that it says"),
-        (MEASURED, "replicas/0/row", "other", "row: other; allowed: small"),
-        (RUN, "replicas", [], "all of its trainings are replaced ones"),
-        (RUN, "replicas", lambda first: [*first, first[0] | {"started": 0}], "two trainings of"),
-        (RUN, "replicas", lambda first: [*first, MANY], "trainings: "),
-        (RUN, "replicas/0/seconds", 1e308, "seconds: "),
-        (RUN, "replicas/0/ended", 0.0, "allowed: at most 'ended'"),
-        (RUN, "replicas/0/spending/noise_multiplier", 99.0, "noise_multiplier: not what its"),
-        (RUN, "replicas/0/steps", 1, "steps: not what its settings come to"),
-        (RUN, "replicas/0/weights", f"sha256:{0:064}", "not measured with the weights"),
-        (RUN, "replicas/0/origin/examples", 10**6, "another number of examples"),
-        (RUN, "replicas/0/level", "../../evil", r"level: .*allowed: the name of a level"),
-        (RUN, "replicas/0/not_covered", [], "not_covered lacks 'curves': not what its settings"),
-        (RUN, "replicas/0/not_covered", lambda uses: [*uses, {"key": "no"}], "has 'no': not"),
-        (RUN, "replicas/0/broken", [{"key": "no"}], "broken: not what its settings come to"),
-        (RUN, "replicas/0/protects", {"key": "no"}, "protects: not what its settings come to"),
-        (MEASURED, "replicas/0/metrics/validation_accuracy", 1.0, "its training curve ends at"),
+        (MEASURED, "trainings/0/metrics/test_accuracy", 7.5, "allowed: 0 to 1"),
+        (MEASURED, "trainings/0/seed", 1, "was not measured with the weights that it says"),
+        (MEASURED, "trainings/0/row", "other", "row: other; allowed: small"),
+        (RUN, "trainings", [], "all of its trainings are replaced ones"),
+        (RUN, "trainings", lambda first: [*first, first[0] | {"started": 0}], "two trainings of"),
+        (RUN, "trainings", lambda first: [*first, MANY], "trainings: "),
+        (RUN, "trainings/0/seconds", 1e308, "seconds: "),
+        (RUN, "trainings/0/ended", 0.0, "allowed: at most 'ended'"),
+        (RUN, "trainings/0/spending/noise_multiplier", 99.0, "noise_multiplier: not what its"),
+        (RUN, "trainings/0/steps", 1, "steps: not what its settings come to"),
+        (RUN, "trainings/0/weights", f"sha256:{0:064}", "not measured with the weights"),
+        (RUN, "trainings/0/origin/examples", 10**6, "another number of examples"),
+        (RUN, "trainings/0/level", "../../evil", r"level: .*allowed: the name of a level"),
+        (RUN, "trainings/0/not_covered", [], "not_covered lacks 'curves': not what its settings"),
+        (RUN, "trainings/0/not_covered", lambda uses: [*uses, {"key": "no"}], "has 'no': not"),
+        (RUN, "trainings/0/broken", [{"key": "no"}], "broken: not what its settings come to"),
+        (RUN, "trainings/0/protects", {"key": "no"}, "protects: not what its settings come to"),
+        (MEASURED, "trainings/0/metrics/validation_accuracy", 1.0, "its training curve ends at"),
     ],
 )
 def test_what_can_not_be_is_refused(name: str, place: str, value: Any, line: str) -> None:
@@ -161,7 +161,7 @@ def test_weights_of_no_such_network_are_refused(
     def changed(members: Members) -> None:
         members[WEIGHTS] = forged
         for name in (RUN, MEASURED):
-            with_record(members, name, "replicas/0/weights", digest(forged))
+            with_record(members, name, "trainings/0/weights", digest(forged))
 
     refused(line, changed)
 
@@ -169,7 +169,7 @@ def test_weights_of_no_such_network_are_refused(
 def test_one_network_is_not_two_seeds() -> None:
     def changed(members: Members) -> None:
         for name in (RUN, MEASURED):
-            with_record(members, name, "replicas", lambda first: [*first, first[0] | {"seed": 1}])
+            with_record(members, name, "trainings", lambda first: [*first, first[0] | {"seed": 1}])
         members[WEIGHTS.replace("seed=0", "seed=1")] = members[WEIGHTS]
 
     def disguised(members: Members) -> None:
@@ -177,7 +177,7 @@ def test_one_network_is_not_two_seeds() -> None:
         other = safetensors.torch.save(safetensors.torch.load(members[WEIGHTS]), {"seed": "1"})
         members[WEIGHTS.replace("seed=0", "seed=1")] = other
         for name in (RUN, MEASURED):
-            with_record(members, name, "replicas/1/weights", digest(other))
+            with_record(members, name, "trainings/1/weights", digest(other))
 
     Path("params.yaml").write_text(PARAMS.replace("seeds: 1", "seeds: 2"))
     whole = PACK.read_bytes()

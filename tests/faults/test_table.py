@@ -17,7 +17,6 @@ import safetensors.torch
 import torch
 from typer.testing import CliRunner
 
-from dprepro.clipping.clippers import ClipperFactory
 from dprepro.errors import Unproven, UserError
 from dprepro.pipeline import verification
 from dprepro.pipeline.data import prepared
@@ -103,7 +102,7 @@ def test_another_rows_weights_are_not_evaluated(workspace: Path) -> None:
     with pytest.raises(UserError, match="is not what training left"):
         project.evaluate()
     # nor are they where the run vouches for them
-    edit(RUN, "replicas/0/weights", digest_file(path))
+    edit(RUN, "trainings/0/weights", digest_file(path))
     with pytest.raises(UserError, match="the weights are another network's"):
         project.evaluate()
 
@@ -115,19 +114,19 @@ def test_one_network_is_not_two_seeds(workspace: Path) -> None:
     safetensors.torch.save_file(safetensors.torch.load_file(path), other, {"seed": "1"})
     copied = {"seed": 1, "weights": digest_file(other)}
     for record in (RUN, MEASURED):
-        edit(record, "replicas", lambda first: [*first, first[0] | copied])
+        edit(record, "trainings", lambda first: [*first, first[0] | copied])
     row_ledgers(ROW, settings())
     assert "epsilon=3, seed 1: has the weights of epsilon=3, seed 0" in wrong()[ROW]
     other.write_bytes(b"none")
     for record in (RUN, MEASURED):
-        edit(record, "replicas/1/weights", digest_file(other))
+        edit(record, "trainings/1/weights", digest_file(other))
     row_ledgers(ROW, settings())
     assert "seed=1.safetensors: no weights: not in the format" in wrong()[ROW]
 
 
 def test_a_run_that_says_another_noise_has_no_ledger(workspace: Path) -> None:
     before = records.ledger_path(ROW).read_bytes()
-    edit(RUN, "replicas/0/spending/noise_multiplier", lambda noise: 10 * noise)
+    edit(RUN, "trainings/0/spending/noise_multiplier", lambda noise: 10 * noise)
     with pytest.raises(UserError, match="noise_multiplier: not what its settings come to"):
         row_ledgers(ROW, settings())
     assert records.ledger_path(ROW).read_bytes() == before
@@ -139,13 +138,13 @@ def test_a_run_that_says_another_noise_has_no_ledger(workspace: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "place", "value", "said"),
     [
-        (MEASURED, "replicas/0/metrics/test_accuraby", 0.5, "metrics.test_accuraby"),
-        (MEASURED, "replicas/0/schema_version", ..., "schema_version: missing"),
-        (MEASURED, "replicas", twice, "the same one twice"),
-        (RUN, "replicas", twice, "two trainings of epsilon=3, seed 0; allowed: one that is not"),
-        (LEDGER, "entries", twice, "the same replica twice"),
-        (RUN, "replicas/0/row", "../../x", "row: "),
-        (RUN, "replicas/0/origin/versions/torch", "<script>alert(1)</script>", "versions.torch"),
+        (MEASURED, "trainings/0/metrics/test_accuraby", 0.5, "metrics.test_accuraby"),
+        (MEASURED, "trainings/0/schema_version", ..., "schema_version: missing"),
+        (MEASURED, "trainings", twice, "the same one twice"),
+        (RUN, "trainings", twice, "two trainings of epsilon=3, seed 0; allowed: one that is not"),
+        (LEDGER, "entries", twice, "the same training twice"),
+        (RUN, "trainings/0/row", "../../x", "row: "),
+        (RUN, "trainings/0/origin/versions/torch", "<script>alert(1)</script>", "versions.torch"),
         (LEDGER, "entries/0/ledger/accountants/0/epsilon", -1, "accountants.0.epsilon"),
         (LEDGER, "entries/0/ledger/epsilon_upper", 0.01, "ledger"),
         (LEDGER, "entries/0/ledger/delta", 7, "delta"),
@@ -172,13 +171,18 @@ def test_what_no_command_writes_is_one_line_for_every_reader(
 @pytest.mark.parametrize(
     ("path", "place", "value", "said"),
     [
-        (RUN, "replicas/0/settings/learning_rate", 0.1, "epsilon=3, seed 0: settings: not what"),
-        (RUN, "replicas/0/origin/data/train.inputs", f"sha256:{0:064}", "0: data: not"),
-        (RUN, "replicas/0/spending", None, "seed 0: spending: not what its settings"),
-        (RUN, "replicas/0/not_covered", [{"key": "curves"}, {"key": "made_up"}], "not_covered has 'made_up'"),
-        (RUN, "replicas/0/protects", {"key": "made_up"}, "seed 0: protects: not what its settings"),
-        (MEASURED, "replicas/0/metrics/validation_accuracy", 1.0, "is 1, and its training curve ends at"),
-        (MEASURED, "replicas/0/metrics/validation_accuracy", ..., "validation_accuracy is missing"),
+        (RUN, "trainings/0/settings/learning_rate", 0.1, "epsilon=3, seed 0: settings: not what"),
+        (RUN, "trainings/0/origin/data/train.inputs", f"sha256:{0:064}", "0: data: not"),
+        (RUN, "trainings/0/spending", None, "seed 0: spending: not what its settings"),
+        (
+            RUN,
+            "trainings/0/not_covered",
+            [{"key": "curves"}, {"key": "made_up"}],
+            "not_covered has 'made_up'",
+        ),
+        (RUN, "trainings/0/protects", {"key": "made_up"}, "seed 0: protects: not what its settings"),
+        (MEASURED, "trainings/0/metrics/validation_accuracy", 1.0, "is 1, and its training curve ends at"),
+        (MEASURED, "trainings/0/metrics/validation_accuracy", ..., "validation_accuracy is missing"),
         (LEDGER, "entries/0/ledger/claimed", 0.5, "claimed is not what is computed"),
         (LEDGER, "entries/0/ledger/not_covered", [], "not_covered is not what is computed"),
         (LEDGER, "entries/0/level", "epsilon=4", "epsilon=3, seed 0: missing"),
@@ -283,7 +287,7 @@ def made_on(run: RowTrainings, **changes: Any) -> RowTrainings:
     def changed(each: TrainingRecord) -> TrainingRecord:
         return each.model_copy(update={"origin": each.origin.model_copy(update=changes)})
 
-    return run.model_copy(update={"replicas": tuple(map(changed, run.replicas))})
+    return run.model_copy(update={"trainings": tuple(map(changed, run.trainings))})
 
 
 def test_a_plan_that_was_changed_after_a_training_is_noticed(
@@ -345,7 +349,7 @@ def test_a_plan_that_was_changed_after_a_training_is_noticed(
 
 
 def test_weights_that_nobody_measured_are_told(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    edit(MEASURED, "replicas/0/weights", f"sha256:{0:064}")
+    edit(MEASURED, "trainings/0/weights", f"sha256:{0:064}")
     report_left_out(settings())  # `report` and `publish`
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith(f"{MEASURED}: left out: epsilon=3, seed 0: ")
@@ -354,18 +358,18 @@ def test_weights_that_nobody_measured_are_told(workspace: Path, capsys: pytest.C
 
 def test_a_changed_accuracy_is_seen_where_the_weights_are(workspace: Path) -> None:
     whole = MEASURED.read_text()
-    edit(MEASURED, "replicas/0/metrics/converged", ...)
+    edit(MEASURED, "trainings/0/metrics/converged", ...)
     assert "converged is missing, and its weights reach" in wrong(measure=True)[ROW]
     MEASURED.write_text(whole)
-    edit(MEASURED, "replicas/0/metrics/test_accuracy", 0.99)
+    edit(MEASURED, "trainings/0/metrics/test_accuracy", 0.99)
     assert "test_accuracy: is 0.99, and its predictions reach" in wrong()[ROW]
-    edit(MEASURED, "replicas/0/test_errors", None)
+    edit(MEASURED, "trainings/0/test_errors", None)
     unchecked = {check.subject: check.unchecked for check in verification.verify(settings())}
     assert "--measure" in str(unchecked[ROW])
     assert "predictions: 1 of " in str(unchecked[ROW])
     assert "test_accuracy is 0.99, and its weights reach" in wrong(measure=True)[ROW]
     # accuracies of a seed that the row no longer has are left after `dprepro train`
-    edit(MEASURED, "replicas", lambda old: [old[0] | {"seed": 1, "metrics": {"test_accuracy": 0.5}}, *old])
+    edit(MEASURED, "trainings", lambda old: [old[0] | {"seed": 1, "metrics": {"test_accuracy": 0.5}}, *old])
     assert "seed 0: test_accuracy is 0.99, and" in wrong(measure=True)[ROW]
     shutil.rmtree("runs")
     unchecked = {check.subject: check.unchecked for check in verification.verify(settings(), measure=True)}
@@ -373,7 +377,7 @@ def test_a_changed_accuracy_is_seen_where_the_weights_are(workspace: Path) -> No
 
 
 def test_code_that_this_repository_has_not_is_told(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    edit(RUN, "replicas/0/origin/revision", "0" * 40)
+    edit(RUN, "trainings/0/origin/revision", "0" * 40)
     monkeypatch.setattr(provenance, "is_lost", ("0" * 40).__eq__)  # whatever checkout the tests are in
     (line,) = verification.verify(settings(), lines=[ROW])
     assert line.untraced == "commit 00000000 is not in this repository"
@@ -432,7 +436,7 @@ def test_a_changed_curve_is_told_by_the_lock(workspace: Path) -> None:
     stages = {f"train@{ROW}": {"cmd": "x", "outs": [out]}}
     dvclock.LOCK.write_text(json.dumps({"schema": "2.0", "stages": stages}))
     assert f"{RUN}" not in wrong()
-    edit(RUN, "replicas/0/curves/train_loss/0/2", 0.0)
+    edit(RUN, "trainings/0/curves/train_loss/0/2", 0.0)
     assert wrong()[f"{RUN}"] == f"is not what dvc.lock has of train@{ROW}"
 
 
@@ -450,8 +454,8 @@ def test_a_raised_accuracy_that_nothing_signs_is_told(workspace: Path) -> None:
 
     dvclock.LOCK.write_text(json.dumps({"stages": stages}))
     assert "signature" not in unchecked()
-    edit(MEASURED, "replicas/0", lambda old: old | {"test_errors": None})
-    edit(MEASURED, "replicas/0/metrics/test_accuracy", 0.99)
+    edit(MEASURED, "trainings/0", lambda old: old | {"test_errors": None})
+    edit(MEASURED, "trainings/0/metrics/test_accuracy", 0.99)
     stages.pop(f"evaluate@{ROW}")
     dvclock.LOCK.write_text(json.dumps({"stages": stages}))
     assert f"signature: dvc.lock has no evaluate@{ROW}" in unchecked()
@@ -544,16 +548,3 @@ def test_a_search_that_stops_as_examples_meet_stays_in_its_next_record(secret: P
     project.search()
     (replaced,) = not_none(records.read_search("quick")).replaced
     assert (replaced.trainings, replaced.spent) == (1, None)
-
-
-def test_a_network_that_only_tests_clear_has_no_bound_in_a_row_or_a_search(
-    secret: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ClipperFactory, "isolation", "tried")
-    project.train()
-    project.search()
-    row_ledgers(ROW, settings())
-    (entry,) = not_none(records.read_ledgers(ROW)).entries
-    assert ([reason.key for reason in entry.ledger.reasons], entry.ledger.epsilon_upper) == (["tried"], None)
-    assert {*not_none(records.read_search("quick")).spent()} == {None}
-    assert "searches/quick" not in "".join(wrong())

@@ -96,7 +96,7 @@ def test_same_input_gives_the_same_bytes(sender: Path) -> None:
 
 def test_a_row_comes_home_and_says_from_where(bring: Bring, home: Path, sender: Path) -> None:
     (adopted,) = bring()
-    assert (adopted.row, adopted.replicas) == (ROW, 1)
+    assert (adopted.row, adopted.trainings) == (ROW, 1)
     assert "no DVC pipeline here" in adopted.notes[0]
     assert placed(home) == sorted(ALL)
     record = not_none(records.read(ROW, settings().rows[ROW]))
@@ -115,7 +115,7 @@ def test_a_row_whose_search_has_no_record_here_comes_home(bring: Bring, home: Pa
     project.train()
     project.evaluate()
     (home / search).unlink()
-    assert bring()[0].replicas == 1
+    assert bring()[0].trainings == 1
     assert (home / search).read_bytes() == (sender / search).read_bytes()
 
 
@@ -143,14 +143,14 @@ def test_a_row_that_is_trained_here_meanwhile_is_not_adopted(bring: Bring, home:
     ):
         bring()
     assert not records.run_path(ROW, home).exists()
-    assert bring()[0].replicas == 1
+    assert bring()[0].trainings == 1
 
 
 def test_adopting_again_changes_nothing(bring: Bring, home: Path) -> None:
     bring()
     before = {path: (home / path).read_bytes() for path in ALL}
     (adopted,) = adopt(settings(), PACK)
-    assert adopted.replicas == 0
+    assert adopted.trainings == 0
     assert {path: (home / path).read_bytes() for path in placed(home)} == before
 
 
@@ -158,13 +158,13 @@ def test_trainings_that_stopped_after_a_first_pack_count_here(bring: Bring, send
     """They are in the record after the settings were changed, and changed back."""
     bring()
     stopped = {"schema_version": 4, "row": ROW, "trainings": 2, "spent": None}
-    edit(sender / RUN, "replicas", lambda lines: [*lines, stopped])
+    edit(sender / RUN, "trainings", lambda lines: [*lines, stopped])
     for _ in range(2):
         bring()
         assert not_none(records.read_run(ROW)).replaced == (Replaced(trainings=2, spent=None),)
 
 
-def test_replicas_of_two_machines_are_one_row(
+def test_trainings_of_two_machines_are_one_row(
     bring: Bring, sender: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seeds 0 and 1 were trained here, 0, 1 and 2 there: those from here stand, and 2 is taken."""
@@ -175,18 +175,18 @@ def test_replicas_of_two_machines_are_one_row(
     declare(3)
     monkeypatch.chdir(sender)
     train(3)
-    edit(Path(MEASURED), "replicas/0/metrics/test_accuracy", 0.0)
+    edit(Path(MEASURED), "trainings/0/metrics/test_accuracy", 0.0)
     (adopted,) = bring()
-    assert adopted.replicas == 1
+    assert adopted.trainings == 1
     record = not_none(records.read(ROW, settings().rows[ROW]))
-    assert [replica.seed for replica in record.replicas] == [0, 1, 2]
-    assert [record.origins[replica.origin].adopted is None for replica in record.replicas] == [
+    assert [training.seed for training in record.trainings] == [0, 1, 2]
+    assert [record.origins[training.origin].adopted is None for training in record.trainings] == [
         True,
         True,
         False,
     ]
-    assert [replica.metrics for replica in record.replicas[:2]] == [
-        replica.metrics for replica in here.replicas
+    assert [training.metrics for training in record.trainings[:2]] == [
+        training.metrics for training in here.trainings
     ]
     assert {path: path.read_bytes() for path in kept} == kept
     assert weights_path(ROW, "epsilon=3", 2).exists()
@@ -202,11 +202,11 @@ def test_replicas_of_two_machines_are_one_row(
     ]
     assert "kept the one of here, which stands; the pack's is another training" in adopted.notes[0]
     (again,) = adopt(settings(), PACK)
-    assert (again.replicas, again.packed, again.notes[2]) == (0, 3, "epsilon=3, seed 2: here already")
+    assert (again.trainings, again.packed, again.notes[2]) == (0, 3, "epsilon=3, seed 2: here already")
     assert not_none(records.read_run(ROW)) == run
 
 
-def test_a_row_is_signed_once_all_its_replicas_are_here(
+def test_a_row_is_signed_once_all_its_trainings_are_here(
     bring: Bring, sender: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DVC would take it for done before that, and train no more of it."""
@@ -224,7 +224,7 @@ def test_a_row_is_signed_once_all_its_replicas_are_here(
         monkeypatch.chdir(sender)
         train(seeds)
         (adopted,) = bring()
-        assert adopted.replicas == 1
+        assert adopted.trainings == 1
         assert any("still to be trained" in note for note in adopted.notes) == (seeds == 1)
     assert signed == [[], [*dvclock.stages_of(ROW)]]
 
@@ -236,8 +236,8 @@ def test_what_was_made_from_something_else_is_refused(bring: Bring, sender: Path
         with pytest.raises(UserError, match=said):
             bring(here=here)
     run, measured = (sender / RUN).read_bytes(), (sender / MEASURED).read_bytes()
-    edit(sender / MEASURED, "replicas/0/measured_by", 0)
-    edit(sender / RUN, "replicas/0/origin/made_by/method", 0)
+    edit(sender / MEASURED, "trainings/0/measured_by", 0)
+    edit(sender / RUN, "trainings/0/origin/made_by/method", 0)
     with pytest.raises(UserError, match=rf"^{ROW}: not adopted: made from other measuring version, method"):
         bring()
     (sender / RUN).write_bytes(run)
@@ -262,7 +262,7 @@ def test_failure_on_the_way_leaves_what_was_there(
     for name in ("reports", "runs"):
         shutil.copytree(sender / name, home / name, dirs_exist_ok=True)
     # what an earlier version made would be replaced
-    edit(home / RUN, "replicas/0/origin/made_by/method", 0)
+    edit(home / RUN, "trainings/0/origin/made_by/method", 0)
     before = {path: (home / path).read_bytes() for path in placed(home)}
     replace = os.replace
 
@@ -276,7 +276,7 @@ def test_failure_on_the_way_leaves_what_was_there(
         with pytest.raises(UserError, match="No space left on device"):
             bring()
     assert {path: (home / path).read_bytes() for path in placed(home)} == before
-    assert bring()[0].replicas == 1
+    assert bring()[0].trainings == 1
 
 
 @pytest.mark.parametrize("path", [RUN, MEASURED, WEIGHTS])

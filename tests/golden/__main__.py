@@ -28,7 +28,7 @@ def main(asked: list[str]) -> None:
             problems += [line for kind in named.values() if (line := problem(kind, settings))]
         else:
             write(method, {name: record(kind, settings) for name, kind in sorted(named.items())})
-        print(f"{path_of(method)}: {len(named)} kinds of replicas", flush=True)
+        print(f"{path_of(method)}: {len(named)} kinds of trainings", flush=True)
     sys.exit("\n".join(problems) or 0)
 
 

@@ -1,4 +1,4 @@
-"""The first three steps of every kind of replica, seeded, on a few made-up examples, in float64.
+"""The first three steps of every kind of training, seeded, on a few made-up examples, in float64.
 
 float32 rounds as the processor's instructions, the threads and the libraries have it, and within three steps
 batch norm behind ReLU makes percents of that. In float64 the same steps agree to nine digits everywhere. The
@@ -64,7 +64,7 @@ LAPLACE_EPSILON = 1000.0  # of noise on every input, which leaves nothing of the
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of replica, and a row and a level that has it."""
+    """A kind of training, and a row and a level that has it."""
 
     name: str
     key: str
@@ -78,7 +78,7 @@ class Kind:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """Of replicas of a kind that with the fewest options, and then most numbers of its own, is taken."""
+        """Of trainings of a kind that with the fewest options, and then most numbers of its own, is taken."""
         fields = type(self.level).model_fields
         told = [name for name in NUMBERS if name in fields]
         changed = [name for name in told if getattr(self.level, name) not in (0, fields[name].default)]
@@ -163,7 +163,7 @@ def small(level: MethodSettings) -> MethodSettings:
 
 @small_networks()
 def method_of(kind: Kind, settings: Settings) -> tuple[Method, Task]:
-    """The method over one replica of the kind in float64, and what it learns."""
+    """The method over one training of the kind in float64, and what it learns."""
     level = small(kind.level)
     with tempfile.TemporaryDirectory() as folder, drawn_in_float64():
         data = made_up(kind, settings, Path(folder))
@@ -187,7 +187,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class Steps:
-    """What the first steps made of one replica."""
+    """What the first steps made of one training."""
 
     metrics: dict[str, list[float]]  # a number a step; of a metric that is a tensor at each step its norm
     # by group of the state, and the tensor's name there; of the model's outputs for the training inputs, too

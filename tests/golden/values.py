@@ -1,6 +1,6 @@
 """Golden values: the kept numbers of the first three steps, and how steps taken now are compared with them.
 
-One file a method, `METHOD.json`. Of every kind of replica it has: the metrics of each step; of every group of
+One file a method, `METHOD.json`. Of every kind of training it has the metrics of each step; of every group of
 tensors in the state how far each has moved, as its norm and its projection on random signs, in the order of
 the tensors' names; and the same of the model's outputs afterwards. A projection moves with every entry, and
 with its sign.
@@ -26,7 +26,7 @@ TOLERANCE = 1e-6  # of a value's size
 FLOOR = 1e-6  # of the size of a tensor's group
 AGREEMENT = 0.1  # share of both by which steps from weights off by a rounding may differ
 DIGITS = 9
-DEFAULTS = "defaults"  # entry of a file beside the kinds of replicas
+DEFAULTS = "defaults"  # entry of a file beside the kinds of trainings
 
 
 def path_of(method: str) -> Path:

@@ -54,14 +54,14 @@ def test_expected_times_are_those_of_the_row_or_of_its_network_and_method(
 
     def seconds(key: str) -> float:
         run = not_none(records.read_run(key))
-        spans = {(replica.started, replica.ended) for replica in run.replicas}
-        return sum(ended - started for started, ended in spans) / len(run.replicas)
+        spans = {(training.started, training.ended) for training in run.trainings}
+        return sum(ended - started for started, ended in spans) / len(run.trainings)
 
     again, new = planned[dpsgd.LAYER], planned[dpsgd.MISSING]
-    assert again.seconds == pytest.approx(again.replicas * seconds(dpsgd.LAYER))
+    assert again.seconds == pytest.approx(again.trainings * seconds(dpsgd.LAYER))
     kinds = {key: (row.model.name, row.method) for key, row in declared.rows.items()}
     same = [key for key in kinds if kinds[key] == kinds[dpsgd.MISSING] and records.run_path(key).exists()]
-    assert new.seconds == (pytest.approx(new.replicas * mean(map(seconds, same))) if same else None)
+    assert new.seconds == (pytest.approx(new.trainings * mean(map(seconds, same))) if same else None)
 
 
 def test_the_laboratorys_own_is_told_in_twenty_lines(monkeypatch: pytest.MonkeyPatch) -> None:

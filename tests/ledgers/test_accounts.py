@@ -46,19 +46,20 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> schema.Record:
 
 def test_an_account_is_a_record_of_nothing_trained(record: schema.Record) -> None:
     assert (record.method, record.data, record.model, record.history) == ("accounting", "none", {}, None)
-    assert [replica.level for replica in record.replicas] == [
+    assert [training.level for training in record.trainings] == [
         "noise_multiplier=2.5",
         "noise_multiplier=0.01875",
     ]
     assert record.provenance.config == declared().account_digest("gdp")
     assert record.provenance.examples == 54_000
     assert all(
-        (replica.started, replica.ended, replica.seconds) == (None, None, 0) for replica in record.replicas
+        (training.started, training.ended, training.seconds) == (None, None, 0)
+        for training in record.trainings
     )
 
 
 def test_parts_share_the_noise(record: schema.Record) -> None:
-    ledger = record.replicas[0].ledger
+    ledger = record.trainings[0].ledger
     assert ledger.noise_multiplier == pytest.approx(2.5 / 8**0.5)
     assert ledger.steps == 42_188
     assert (ledger.sampling, ledger.neighbouring) == ("fixed", NeighboringRelation.REPLACE_ONE)
@@ -66,9 +67,9 @@ def test_parts_share_the_noise(record: schema.Record) -> None:
 
 
 def test_the_papers_limit_is_the_claim_and_a_bound_stands_beside_it(record: schema.Record) -> None:
-    replica = record.replicas[0]
-    ledger = replica.ledger
-    assert replica.metrics == {"mu": ledger.mu}
+    training = record.trainings[0]
+    ledger = training.ledger
+    assert training.metrics == {"mu": ledger.mu}
     assert ledger.mu == pytest.approx(0.52, abs=5e-3)
     assert ledger.claimed_by == "clt"
     assert ledger.claimed == pytest.approx(2.088, abs=1e-3)
@@ -82,10 +83,10 @@ def test_the_papers_limit_is_the_claim_and_a_bound_stands_beside_it(record: sche
 
 
 def test_next_to_no_noise_has_no_limit_and_still_a_bound(record: schema.Record) -> None:
-    replica = record.replicas[1]
-    assert (replica.metrics, replica.ledger.mu, replica.ledger.claimed) == ({}, None, None)
-    assert 5e5 < replica.ledger.epsilon_upper < 2e6
-    assert str(replica.ledger.accountant).startswith("unamplified")
+    training = record.trainings[1]
+    assert (training.metrics, training.ledger.mu, training.ledger.claimed) == ({}, None, None)
+    assert 5e5 < training.ledger.epsilon_upper < 2e6
+    assert str(training.ledger.accountant).startswith("unamplified")
 
 
 def test_no_such_account_is_one_line(tmp_path: Path) -> None:
@@ -169,7 +170,7 @@ def renyi_account(tmp_path: Path, **changes: Any) -> schema.TrainingResult:
     settings = parse({"raw": {}, "data": {}, "rows": {}, "accounts": {"tan": declaration}})
     accounts.account("tan", settings, tmp_path)
     account = records.read("tan", settings.accounts["tan"], tmp_path)
-    return account.replicas[0]
+    return account.trainings[0]
 
 
 def test_an_account_by_renyi_dp_tells_every_epsilon_and_tan(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ OWN = load(ROOT / "params.yaml")
 
 
 def kind(run: RowTrainings) -> tuple[str, ...]:
-    """What the ledger of a row's last replica is computed from."""
-    last = run.replicas[-1]
+    """What the ledger of a row's last training is computed from."""
+    last = run.trainings[-1]
     drawn = (
         last.spending.sampling if isinstance(last.spending, SampledGaussian) else type(last.spending).__name__
     )
@@ -29,22 +29,22 @@ def kind(run: RowTrainings) -> tuple[str, ...]:
 
 
 def rows() -> list[str]:
-    """Of every kind the row with the fewest replicas."""
+    """Of every kind the row with the fewest trainings."""
     runs = [run for key in OWN.rows if (run := records.read_run(key, ROOT)) is not None]
-    runs.sort(key=lambda run: len(run.replicas), reverse=True)
+    runs.sort(key=lambda run: len(run.trainings), reverse=True)
     return sorted({kind(run): run.row for run in runs}.values())
 
 
 def same(kept: tuple[LedgerEntry, ...], due: list[LedgerEntry]) -> None:
     known = {(entry.level, seed): entry.ledger for entry in kept for seed in entry.seeds}
-    for replica in due:
-        ledger = known[replica.level, replica.seeds[0]]
+    for training in due:
+        ledger = known[training.level, training.seeds[0]]
         for name in ("claimed", "epsilon_upper", "epsilon_lower", "noise_multiplier"):
-            value = getattr(replica.ledger, name)
+            value = getattr(training.ledger, name)
             wanted = value if value is None else pytest.approx(value, rel=1e-6)
-            assert getattr(ledger, name) == wanted, (replica.level, name)
+            assert getattr(ledger, name) == wanted, (training.level, name)
         for name in ("steps", "delta", "reasons", "protects"):
-            assert getattr(ledger, name) == getattr(replica.ledger, name), (replica.level, name)
+            assert getattr(ledger, name) == getattr(training.ledger, name), (training.level, name)
 
 
 @pytest.mark.parametrize("key", rows())
@@ -73,13 +73,13 @@ def test_each_link_of_a_committed_number_that_needs_no_weights_holds(monkeypatch
         left = verification._row(key, OWN, lock, measure=False)
         assert "signature" not in str(left)
         here = all(
-            weights_path(key, replica.level, replica.seed).exists()
-            for replica in records.read_run(key).replicas
+            weights_path(key, training.level, training.seed).exists()
+            for training in records.read_run(key).trainings
         )
         assert ("weights are not here" in str(left)) == (not here)
         # a plan without all of its trainings decides nothing
         planned = len(OWN.rows[key].trainings) if OWN.rows[key].plan else 0
-        lacking = len(records.read_run(key).replicas) < planned
+        lacking = len(records.read_run(key).trainings) < planned
         assert ("trainings are missing; it has no status" in str(left)) == lacking
 
 

@@ -216,7 +216,7 @@ def test_a_search_without_its_record_is_left_out_and_not_forgotten(tmp_path: Pat
         seeds=1,
     )
     run = run_of(spending("poisson", 4.0), 50)
-    run = run.model_copy(update={"replicas": run.replicas * 2})
+    run = run.model_copy(update={"trainings": run.trainings * 2})
     whole = row_composition(run, "made-up", tmp_path)
     without = row_composition(run, "made-up", tmp_path / "elsewhere")
     assert (whole.searched, whole.left_out) == (1, 0)

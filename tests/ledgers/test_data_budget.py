@@ -60,7 +60,7 @@ def mechanism(noise: float) -> SampledGaussian:
 
 
 def ran(root: Path, row: str, data: str, noise: float, **changes: Any) -> RowTrainings:
-    """A committed run of one replica."""
+    """A committed run of one training."""
     edition = {"mnist": "original"} if data == "digits" else {data: OWN, "mnist": "original"}
     run = made_up_run(row, data, made_up_training(mechanism(noise), STEPS), edition, **changes)
     records.write(run, root)
@@ -117,7 +117,7 @@ def test_a_renamed_entry_is_the_same_data_set(tmp_path: Path) -> None:
         ("of-others", "gone", 6.0, other),
     ):
         run = ran(tmp_path, row, data, noise)
-        origin = run.replicas[0].origin.model_copy(update={"data": arrays})
+        origin = run.trainings[0].origin.model_copy(update={"data": arrays})
         records.write(made_on(run, origin), tmp_path)
     assert [each.rows for each in data_budgets(declared, tmp_path)] == [("of-others",), ("before", "mine-a")]
     budget = budget_of("mine", declared, tmp_path)
@@ -126,7 +126,7 @@ def test_a_renamed_entry_is_the_same_data_set(tmp_path: Path) -> None:
 
 def made_on(run: RowTrainings, origin: Provenance) -> RowTrainings:
     """A run whose only training has another origin."""
-    return run.model_copy(update={"replicas": (run.replicas[0].model_copy(update={"origin": origin}),)})
+    return run.model_copy(update={"trainings": (run.trainings[0].model_copy(update={"origin": origin}),)})
 
 
 def test_trainings_count_for_the_data_that_they_read_then(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_trainings_count_for_the_data_that_they_read_then(tmp_path: Path) -> Non
         }
     )
     run = ran(tmp_path, "mine-a", "mine", 4.0)
-    before = run.replicas[0].origin.model_copy(update={"declared": "sha256:before"})
+    before = run.trainings[0].origin.model_copy(update={"declared": "sha256:before"})
     records.write(earlier := made_on(run, before), tmp_path)
     assert [each.data for each in data_budgets(declared, tmp_path)] == ["mine", "other"]
     # then it is trained again
@@ -151,7 +151,7 @@ def test_trainings_count_for_the_data_that_they_read_then(tmp_path: Path) -> Non
     )
     records.write(made_on(run, now), tmp_path)
     assert [each.data for each in data_budgets(declared, tmp_path)] == ["other"]
-    records.write(made_on(run, now).model_copy(update={"replaced": earlier.replicas}), tmp_path)
+    records.write(made_on(run, now).model_copy(update={"replaced": earlier.trainings}), tmp_path)
     assert [each.data for each in data_budgets(declared, tmp_path)] == ["mine", "other"]
 
 

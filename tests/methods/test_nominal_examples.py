@@ -9,7 +9,7 @@ from dprepro.pipeline.ledgers.ledger import ledger_of
 from dprepro.pipeline.methods.private_steps import PrivateSteps
 from dprepro.pipeline.methods.samples import parts_of
 from tests.conftest import dpsgd, make_data
-from tests.ledgers.test_of_a_replica import trained
+from tests.ledgers.test_of_a_training import trained
 from tests.methods.conftest import ALONE, PLAIN, build
 
 NOMINAL = 60

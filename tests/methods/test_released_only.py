@@ -1,4 +1,4 @@
-"""What a method keeps is made of what was released, and each replica says for itself what it spends."""
+"""What a method keeps is made of what was released, and each training says for itself what it spends."""
 
 from dataclasses import replace
 

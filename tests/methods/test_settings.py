@@ -1,4 +1,4 @@
-"""What methods are told: what means nothing is refused, and what replicas may differ in."""
+"""What methods are told: what means nothing is refused, and what trainings may differ in."""
 
 import copy
 from dataclasses import replace

@@ -43,7 +43,7 @@ def test_it_is_the_data_and_the_average_over_training_examples(mapped: Path) -> 
     source, data = prepared.load("digits", mapped), prepared.load("map", mapped)
     check_same_data(source, data, "relevance", data.relevance)
     assert source.relevance is None
-    # the first replica's network, with its running statistics, one example at a time
+    # the first training's network, with its running statistics, one example at a time
     path = weights_path("of-digits", "sigma=0", 0, mapped)
     net = lenet5.build(Model(**MODEL), (1, 28, 28), 10)
     net.load_state_dict(load_file(path))
@@ -122,8 +122,8 @@ def test_what_can_not_be_made_is_one_line(world: Path) -> None:
     path, run = weights_path("of-digits", "sigma=0", 0, world), not_none(records.read_run("of-digits", world))
     weights = load_file(path)
     weights["0.weight"] *= torch.nan
-    broken = run.replicas[0].model_copy(update={"weights": write_weights(path, weights)})
-    records.write(run.model_copy(update={"replicas": (broken, *run.replicas[1:])}), world)
+    broken = run.trainings[0].model_copy(update={"weights": write_weights(path, weights)})
+    records.write(run.model_copy(update={"trainings": (broken, *run.trainings[1:])}), world)
     assert "sigma=0,seed=0.safetensors: relevances to it are not finite" in not_made("map", world)
     assert not (world / PREPARED / "map").exists()
 

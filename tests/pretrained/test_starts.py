@@ -33,14 +33,14 @@ from tests.refusal import refusal_of
 
 
 def trained(row: str, root: Path, settings: Settings | None = None) -> dict[str, Tensor]:
-    """The row's weights, stacked over its replicas."""
+    """The row's weights, stacked over its trainings."""
     train(row, root, settings)
     run = not_none(records.read_run(row, root))
     every = [
         read_weights(
-            weights_path(row, replica.level, replica.seed, root), replica.weights, torch.device("cpu")
+            weights_path(row, training.level, training.seed, root), training.weights, torch.device("cpu")
         )
-        for replica in run.replicas
+        for training in run.trainings
     ]
     return {name: torch.stack([each[name] for each in every]) for name in every[0]}
 
@@ -53,7 +53,7 @@ def started(world: Path) -> tuple[Path, dict[str, Tensor]]:
     return world, before
 
 
-def test_a_start_is_the_data_and_the_first_replicas_weights(
+def test_a_start_is_the_data_and_the_first_trainings_weights(
     started: tuple[Path, dict[str, Tensor]],
 ) -> None:
     root, before = started
@@ -93,7 +93,7 @@ def test_private_training_moves_the_linear_part_alone(started: tuple[Path, dict[
     assert set(after) == {name for name in linear if not name.endswith((".mean", ".var"))}
     settings = parsed()
     task = loop.make_task(
-        training.replicas(settings.rows["after"])[-1],
+        training.declared(settings.rows["after"])[-1],
         settings.rows["after"].model,
         True,
         prepared.load("tuned", root),

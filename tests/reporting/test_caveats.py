@@ -44,9 +44,9 @@ def test_a_planned_row_says_if_no_commit_shows_that_its_plan_came_first(
     monkeypatch.chdir(tmp_path)  # a laboratory, whose commits no run records
     assert marks() == unshown
     monkeypatch.chdir(ROOT)
-    unknown = run.replicas[0].origin.model_copy(update={"revision": None})
-    replicas = tuple(each.model_copy(update={"origin": unknown}) for each in run.replicas)
-    monkeypatch.setattr(records, "read_run", lambda *_: run.model_copy(update={"replicas": replicas}))
+    unknown = run.trainings[0].origin.model_copy(update={"revision": None})
+    trainings = tuple(each.model_copy(update={"origin": unknown}) for each in run.trainings)
+    monkeypatch.setattr(records, "read_run", lambda *_: run.model_copy(update={"trainings": trainings}))
     assert marks() == unshown
 
 

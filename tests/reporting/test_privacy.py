@@ -16,11 +16,11 @@ from tests.reporting.made_up.dpsgd import bounds as ledger
 
 def judged(*ledgers: Ledger, attacks: tuple[Attack, ...] = (), seeded: bool = False) -> Privacy:
     """Privacy of a level with these ledgers."""
-    replicas = [
+    trainings = [
         TrainingResult(level="epsilon=1", seed=seed, settings={}, metrics={}, ledger=each, attacks=attacks)
         for seed, each in enumerate(ledgers)
     ]
-    return privacy(replicas, seeded)
+    return privacy(trainings, seeded)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_releases_of_laplace_noise_have_exact_epsilons(claimed: float, status: s
     assert (found.status, found.ledger.epsilon_upper) == (status, pytest.approx(8.0))
 
 
-def test_the_worst_replica_speaks_for_all() -> None:
+def test_the_worst_training_speaks_for_all() -> None:
     broken = ledger(1.0, None, reasons=(dpsgd.BROKEN,))
     found = judged(ledger(1.0, 0.9), broken, ledger(1.0, 0.8))
     assert (found.status, found.reason) == ("not proven", dpsgd.REASON)

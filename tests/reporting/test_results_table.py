@@ -62,7 +62,7 @@ def test_a_line_has_the_mean_its_interval_and_the_difference_from_the_paper() ->
     found = line(results(made), dpsgd.PLAIN, "epsilon=1")
     values = [
         100 * each.metrics["test_accuracy"]
-        for each in made.records[dpsgd.PLAIN].replicas
+        for each in made.records[dpsgd.PLAIN].trainings
         if each.level == "epsilon=1"
     ]
     assert found["ours"] == pytest.approx(sum(values) / 3)
@@ -97,9 +97,9 @@ def test_a_planned_row_without_all_of_its_seeds_has_no_status(here: Sources) -> 
     """Or a seed that was left out because of its result would decide."""
     row = "davody-t5-lenet5-planned"
     record = here.records[row]
-    kept = tuple(each for each in record.replicas if (each.level, each.seed) != ("epsilon=3", 102))
-    assert len(kept) == len(record.replicas) - 1
-    fewer = replace(here, records={**here.records, row: record.model_copy(update={"replicas": kept})})
+    kept = tuple(each for each in record.trainings if (each.level, each.seed) != ("epsilon=3", 102))
+    assert len(kept) == len(record.trainings) - 1
+    fewer = replace(here, records={**here.records, row: record.model_copy(update={"trainings": kept})})
     table = results(fewer)
     found = line(table, row, "epsilon=3")
     assert pd.isna(found["status"])

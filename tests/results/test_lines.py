@@ -21,14 +21,14 @@ def training(seed: int, **changes: Any) -> TrainingRecord:
 
 
 def write(root: Path, *trainings: TrainingRecord, **more: Any) -> None:
-    records.write(RowTrainings(row=ROW, replicas=trainings, **more), root)
+    records.write(RowTrainings(row=ROW, trainings=trainings, **more), root)
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     curves = {"train_loss": ((1, 0.5, 2.25), (2, 1.0, 1e-9))}
     run = RowTrainings(
         row=ROW,
-        replicas=(training(0, curves=curves), training(1, frozen=(0.1,), noise="grid")),
+        trainings=(training(0, curves=curves), training(1, frozen=(0.1,), noise="grid")),
         replaced=(training(0, ended=9.0, replaced=True), Replaced(trainings=3, spent=None)),
     )
     path = records.write(run, tmp_path)
@@ -40,7 +40,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 def test_a_later_training_leaves_the_lines_of_earlier_ones_as_they_are(tmp_path: Path) -> None:
     write(tmp_path, training(0))
     before = records.run_path(ROW, tmp_path).read_text()
-    write(tmp_path, *not_none(records.read_run(ROW, tmp_path)).replicas, training(1))
+    write(tmp_path, *not_none(records.read_run(ROW, tmp_path)).trainings, training(1))
     assert records.run_path(ROW, tmp_path).read_text().startswith(before)
 
 
@@ -58,7 +58,7 @@ def test_git_merges_the_trainings_of_two_machines(tmp_path: Path, common: tuple[
     write(tmp_path, *common, training(1), training(2))  # seed 2 at both: the same one
     commit(tmp_path)
     git("merge", "--quiet", "--no-edit", "there", folder=tmp_path)
-    seeds = {each.seed for each in not_none(records.read_run(ROW, tmp_path)).replicas}
+    seeds = {each.seed for each in not_none(records.read_run(ROW, tmp_path)).trainings}
     assert seeds == {1, 2, 3} | {each.seed for each in common}
 
 
@@ -73,7 +73,7 @@ def test_two_trainings_of_one_seed_are_told_until_one_is_a_replaced_one(tmp_path
         records.read_run(ROW, tmp_path)
     path.write_text(first.replace("}\n", ',"replaced":true}\n') + path.read_text()[len(first) :])
     run = not_none(records.read_run(ROW, tmp_path))
-    assert (run.replicas, len(run.replaced)) == ((other,), 1)
+    assert (run.trainings, len(run.replaced)) == ((other,), 1)
 
 
 def git(*arguments: str, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Weights, a file a replica, read back bit by bit or refused."""
+"""Weights, a file a training, read back bit by bit or refused."""
 
 import json
 from pathlib import Path
@@ -67,10 +67,10 @@ def settings() -> Settings:
 @pytest.mark.parametrize("key", PUBLISHED)
 def test_a_published_number_stands(key: str, settings: Settings) -> None:
     record = not_none(records.read(key, settings.lines[key], ROOT))
-    replicas = {(replica.level, replica.seed): replica for replica in record.replicas}
+    trainings = {(training.level, training.seed): training for training in record.trainings}
     for level, seed, accuracy, claimed, epsilon_upper in PUBLISHED[key]:
-        replica = replicas[level, seed]
-        assert replica.metrics.get("test_accuracy") == accuracy
-        for now, then in ((replica.ledger.claimed, claimed), (replica.ledger.epsilon_upper, epsilon_upper)):
+        training = trainings[level, seed]
+        assert training.metrics.get("test_accuracy") == accuracy
+        for now, then in ((training.ledger.claimed, claimed), (training.ledger.epsilon_upper, epsilon_upper)):
             assert (now is None) == (then is None)
             assert now is None or then <= now <= then * (1 + MACHINE_TOLERANCE)

@@ -93,33 +93,41 @@ def test_data_and_a_row_of_them(project: Path) -> None:
             ["data", "mine", "--npz", "a", "--texts", "b"],
             "--npz, --images, --texts, --table; needed: one of them",
         ),
-        (["data", "mine", "--csv", "a"], "--csv: not known; allowed: --texts for a column of texts, --table"),
         (["data", "mine", "--npz", "a.parquet"], "a.parquet: a table, not as --npz takes it; allowed with"),
         (
             ["data", "mine", "--npz", "mine.npz", "--size", "8"],
-            "--size: not allowed with --npz; allowed with",
+            "own.mine.resize: unknown key",
         ),
-        (
-            ["data", "mine", "--npz", "mine.npz", "--text", "x"],
-            "--text: not allowed with --npz; allowed with",
-        ),
-        (
-            ["data", "mine", "--table", "t.csv", "--schema", "s.yaml", "--like", "p.csv"],
-            "--like: not allowed with --schema; allowed for the template",
-        ),
-        (["data", "mine", "--npz", "mine.npz", "--clip"], "own.mine.clip: unknown key"),
+        (["data", "mine", "--npz", "mine.npz", "--label", "x"], "own.mine.label: unknown key; allowed: kind"),
         (["data", "mine", "--npz", "same.npz"], "same.npz: examples of one class alone"),
         (["data", "My", "--npz", "mine.npz"], "'My': no key; allowed: small letters and digits"),
         (["data", "mine", "--npz", "none.npz"], "none.npz: missing"),
         (["data", "mine", "--npz", "../none.npz"], "../none.npz: missing"),
-        (
-            ["data", "mine", "--npz", "mine.npz", "--test", "121"],
-            "--test 121, --public 0: of 0 examples too few are left",
-        ),
     ],
 )
 def test_data_that_are_refused(project: Path, arguments: list[str], line: str) -> None:
     assert line in refused(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("schema", "line"),
+    [
+        ("test: 121", "mine.npz: 120 examples; 121 for test and 0 public ones leave too few to train on"),
+        ("public: {count: 100}", "120 examples; 20 for test and 100 public ones leave too few to train on"),
+        ("test: many", "own.mine.test: 'many' is not allowed"),
+        ("clip: true", "own.mine.clip: goes with 'range', and only with it"),
+        ("range: [0, 1]", "own.mine.range: unknown key; allowed: kind, of"),  # of images
+        ("path: x.npz", "schema.yaml: path: the command finds it by itself; allowed: other keys"),
+        ("- test", "schema.yaml: list; allowed: keys with their values"),
+        ("network: {architecture: resnet18}", "own.mine.network.weights: missing"),
+        ("network: 5", "own.mine.network: '5' is not allowed"),
+    ],
+)
+def test_schemas_that_are_refused(project: Path, schema: str, line: str) -> None:
+    Path("schema.yaml").write_text(schema)
+    with pytest.raises(UserError) as told:
+        laboratory.run("new", "data", "mine", "--npz", "mine.npz", "--schema", "schema.yaml")
+    assert line in str(told.value)
 
 
 def test_rows_that_are_refused(project: Path) -> None:
@@ -143,7 +151,8 @@ def test_rows_that_are_refused(project: Path) -> None:
 
 @pytest.mark.parametrize("method", sorted(method_settings().keys() - {"adlm"}))  # which needs relevances
 def test_every_method_has_something_to_begin_with(project: Path, method: str) -> None:
-    run("data", "mine", "--npz", "mine.npz", "--public", "8")
+    Path("schema.yaml").write_text("public: {count: 8}")
+    run("data", "mine", "--npz", "mine.npz", "--schema", "schema.yaml")
     axis = method_settings()[method].axis
     told = "epsilon" if axis == "epsilon" else "sigma"
     run(*row("begun", "--method", method, f"--{told}", "2"))
@@ -167,14 +176,17 @@ def test_data_without_trainings_are_replaced(project: Path) -> None:
     before = Path("params.yaml").read_text().splitlines()
     run("data", "mine", "--npz", "mine.npz")
     run(*row("second", "--method", "dpsgd", "--epsilon", "3"))
-    assert "mine: declared again in params.yaml" in run("data", "mine", "--npz", "mine.npz", "--test", "30")
+    again = ("data", "mine", "--npz", "mine.npz", "--schema", "schema.yaml")
+    Path("schema.yaml").write_text("test: 30")
+    assert "mine: declared again in params.yaml" in run(*again)
     assert (params.load().own["mine"].test, prepared.load("mine").manifest["counts"]["test"]) == (30, 30)
     after = Path("params.yaml").read_text().splitlines()
     assert [line for line in after if line.startswith("    path:")] == ['    path: "mine.npz"']
     lost = [line for line in before if line not in after]
     assert lost == ["own: {}  # of one's own", "data: {}   # splits"]
     # batches of 32 are too large for what would be left
-    assert "rows.second.settings.batch: 32" in refused("data", "mine", "--npz", "mine.npz", "--test", "100")
+    Path("schema.yaml").write_text("test: 100")
+    assert "rows.second.settings.batch: 32" in refused(*again)
     assert prepared.load("mine").manifest["counts"]["test"] == 30
 
 
@@ -193,7 +205,8 @@ def test_what_was_trained_is_neither_replaced_nor_removed(project: Path, left: s
     Path(left).parent.mkdir(parents=True)
     Path(left).write_text(REMAINS[left])
     trained = f"rows.second: was trained: {left.removesuffix('/x.pt')}; allowed"
-    assert trained in refused("data", "mine", "--npz", "mine.npz", "--test", "30")
+    Path("schema.yaml").write_text("test: 30")
+    assert trained in refused("data", "mine", "--npz", "mine.npz", "--schema", "schema.yaml")
     assert trained in laboratory.refused("remove", "data", "mine")
     assert trained in laboratory.refused("remove", "row", "second")
 
@@ -243,7 +256,8 @@ def test_what_is_asked_for_is_what_is_proven(project: Path) -> None:
 
 
 def test_a_level_is_added_behind_the_others(project: Path) -> None:
-    run("data", "mine", "--npz", "mine.npz", "--public", "8")
+    Path("schema.yaml").write_text("public: {count: 8}")
+    run("data", "mine", "--npz", "mine.npz", "--schema", "schema.yaml")
     run(*row("second", "--method", "dpsgd", "--epsilon", "3"))
     said = run("level", "second", "--epsilon", "2.5")
     assert said == "second: has the level epsilon=2.5; train it with `dprepro repro second`\n"

@@ -41,8 +41,8 @@ def small(key: str, declared: Settings, shift: float = 0.0) -> Record:
     """A row's record with two levels and three seeds."""
     record = example.record(key, declared, shift=shift)
     kept = tuple(
-        replica
-        for replica in record.replicas
-        if replica.level in ("epsilon=inf", "epsilon=3") and replica.seed < 3
+        training
+        for training in record.trainings
+        if training.level in ("epsilon=inf", "epsilon=3") and training.seed < 3
     )
-    return record.model_copy(update={"replicas": kept})
+    return record.model_copy(update={"trainings": kept})

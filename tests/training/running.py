@@ -20,7 +20,7 @@ def quiet(_: Progress) -> None:
 
 
 def context(data: Prepared, how: Execution, folder: Path, **changes: Any) -> Context:
-    """What replicas of DP-SGD are trained from, seeded, without a checkpoint on the way."""
+    """What trainings of DP-SGD are trained from, seeded, without a checkpoint on the way."""
     context = Context(LAYER, "dpsgd", True, data, how, quiet, folder, 1e9)
     return replace(context, **changes)
 

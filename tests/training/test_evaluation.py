@@ -78,7 +78,7 @@ def test_what_was_measured_is_not_measured_again(
 
 def test_predictions_outlast_the_weights(measured: Path, tiny: Prepared) -> None:
     """The accuracy is the share of right ones, and another accuracy beside them is wrong."""
-    (first, _) = not_none(records.read_evaluation("row", measured)).replicas
+    (first, _) = not_none(records.read_evaluation("row", measured)).trainings
     errors = errors_of(not_none(first.test_errors))
     assert len(errors) == len(tiny.splits["test"])
     assert (errors == 0).mean() == first.metrics["test_accuracy"]
@@ -95,14 +95,14 @@ def test_what_nobody_measured_and_what_other_weights_or_versions_made_is_measure
     measured: Path, tiny: Prepared, cpu: Execution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     evaluation = not_none(records.read_evaluation("row", measured))
-    assert {replica.measured_by for replica in evaluation.replicas} == {MEASURING}
-    first, second = evaluation.replicas
+    assert {training.measured_by for training in evaluation.trainings} == {MEASURING}
+    first, second = evaluation.trainings
     for changed in (
         (first,),
         (first, second.model_copy(update={"weights": "sha256:other"})),
         (first, second.model_copy(update={"measured_by": MEASURING - 1})),
     ):
-        records.write(evaluation.model_copy(update={"replicas": changed}), measured)
+        records.write(evaluation.model_copy(update={"trainings": changed}), measured)
         assert measure(measured, tiny, cpu, monkeypatch) == [1]
         assert records.read_evaluation("row", measured) == evaluation
 

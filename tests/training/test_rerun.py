@@ -45,13 +45,13 @@ def test_a_rerun_compares_and_leaves_records_and_weights_alone(recorded: Path) -
     assert "the row's ledger does not count it" in said
     scratch = recorded / ".dprepro/reruns/r"
     again, first = not_none(records.read_run("r", scratch)), not_none(records.read_run("r"))
-    assert [replica.key for replica in again.replicas] == [("epsilon=4", 0), ("epsilon=4", 1)]
-    weights = {replica.key: replica.weights for replica in first.replicas}
-    assert all(replica.weights != weights[replica.key] for replica in again.replicas)
-    assert "r: 2 trainings, about 0:00:0" in said
+    assert [training.key for training in again.trainings] == [("epsilon=4", 0), ("epsilon=4", 1)]
+    weights = {training.key: training.weights for training in first.trainings}
+    assert all(training.weights != weights[training.key] for training in again.trainings)
+    assert "r: 2 to train, about 0:00:0" in said
     # what was trained again once is compared once more, and not trained; a level's value names it
     assert run("rerun r --level 4 --seeds 2").splitlines() == said.splitlines()[-3:]
-    assert "2 trainings" not in run("rerun r --level 4.0 --seeds 2")
+    assert "to train" not in run("rerun r --level 4.0 --seeds 2")
 
 
 def test_what_a_record_lacks_cannot_be_run_again(recorded: Path) -> None:
@@ -60,8 +60,8 @@ def test_what_a_record_lacks_cannot_be_run_again(recorded: Path) -> None:
         "rerun r --level epsilon=5"
     )
     measured = not_none(records.read_evaluation("r"))
-    gap = tuple(replica for replica in measured.replicas if replica.key != ("epsilon=4", 0))
-    records.write(measured.model_copy(update={"replicas": gap}))
+    gap = tuple(training for training in measured.trainings if training.key != ("epsilon=4", 0))
+    records.write(measured.model_copy(update={"trainings": gap}))
     assert "epsilon=4, seed 0: not in its record" in refused("rerun r --level epsilon=4")
     kept = records.run_path("r").read_text()
     records.run_path("r").unlink()
@@ -120,17 +120,17 @@ def test_a_rebuilt_training_on_own_data_counts_beside_the_lost_one(recorded: Pat
     assert "weights of 4 of 4 trainings are not here" in refused("evaluate r")
     assert not_none(records.read_run("r")) == before
     said = run("train r")
-    assert "r: 4 of 4 trainings, about 0:00:0" in said
-    assert "4 replicas trained, 0 stand" in said
+    assert "r: 4 of 4 to train, about 0:00:0" in said
+    assert "4 trained, 0 stand" in said
     after = not_none(records.read_run("r"))
-    assert not {each.weights for each in before.replicas} & {each.weights for each in after.replicas}
+    assert not {each.weights for each in before.trainings} & {each.weights for each in after.trainings}
     identities = {each.identity for each in after.replaced if isinstance(each, TrainingRecord)}
-    assert identities == {each.identity for each in before.replicas}
+    assert identities == {each.identity for each in before.trainings}
     assert len(list(Path("runs/r").iterdir())) == 4
-    assert "0 replicas trained, 4 stand" in run("train r")
+    assert "0 trained, 4 stand" in run("train r")
     run("evaluate r")
     assert all(
-        each.test_errors is None for each in not_none(records.read_evaluation("r")).replicas
+        each.test_errors is None for each in not_none(records.read_evaluation("r")).trainings
     )  # private labels
     weights_path("r", "epsilon=8", 1).write_bytes(b"damaged")
-    assert "1 replica trained, 3 stand" in run("train r")
+    assert "1 trained, 3 stand" in run("train r")

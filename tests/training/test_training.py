@@ -1,4 +1,4 @@
-"""The loop: replicas together, resuming, checkpoints, locks, what is written."""
+"""The loop: trainings together, resuming, checkpoints, locks, what is written."""
 
 import io
 import json
@@ -45,8 +45,7 @@ from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import RowTrainings, TrainingRecord, TrainingSpent
 from dprepro.pipeline.results.searches import definitions
 from dprepro.pipeline.results.weights import weights_path
-from dprepro.pipeline.training import checkpoints, evaluation, loop, search
-from dprepro.pipeline.training import rows as training
+from dprepro.pipeline.training import checkpoints, evaluation, loop, rows, search
 from dprepro.pipeline.training.checkpoints import restore
 from dprepro.pipeline.training.loop import Context, FinishedTraining, Progress, SeedRun
 from dprepro.pipeline.training.rows import TrainResult, check_inputs
@@ -201,7 +200,7 @@ def trained_project(prepared_project: Path, tmp_path_factory: pytest.TempPathFac
     shutil.copytree(prepared_project, root)
     settings, data = loaded(root)
     how = Execution(torch.device("cpu"), physical=64)
-    training.train("quick", settings, data, how, quiet, 1e9, root)
+    rows.train("quick", settings, data, how, quiet, 1e9, root)
     evaluation.evaluate("quick", settings, data, how, root)
     row_ledgers("quick", settings, root)
     return root
@@ -232,7 +231,7 @@ def changed(declared: Settings, **changes: Any) -> Settings:
 
 def grow(root: Path, settings: Settings, data: Prepared, how: Execution) -> TrainResult:
     """Train, measure and account for what `quick` lacks."""
-    trained = training.train("quick", settings, data, how, quiet, 1e9, root)
+    trained = rows.train("quick", settings, data, how, quiet, 1e9, root)
     evaluation.evaluate("quick", settings, data, how, root)
     row_ledgers("quick", settings, root)
     return trained
@@ -240,20 +239,22 @@ def grow(root: Path, settings: Settings, data: Prepared, how: Execution) -> Trai
 
 def names(root: Path) -> list[tuple[str, int]]:
     run = not_none(records.read_run("quick", root))
-    return [(replica.level, replica.seed) for replica in run.replicas]
+    return [(training.level, training.seed) for training in run.trainings]
 
 
-def kept(root: Path, replicas: list[tuple[str, int]]) -> dict[str, Any]:
-    """Everything that is kept of some replicas of `quick`: weights by their bytes, the rest as it reads."""
+def kept(root: Path, trainings: list[tuple[str, int]]) -> dict[str, Any]:
+    """Everything that is kept of some trainings of `quick`: weights by their bytes, the rest as it reads."""
     record = not_none(records.read("quick", loaded(root)[0].row("quick"), root))
     run = not_none(records.read_run("quick", root))
     lines = records.read_history("quick", root)
     return {
-        "weights": [weights_path("quick", *name, root).read_bytes() for name in replicas],
-        "run": [replica for replica in run.replicas if (replica.level, replica.seed) in replicas],
-        "origins": [replica.origin for replica in run.replicas if (replica.level, replica.seed) in replicas],
-        "record": [replica for replica in record.replicas if (replica.level, replica.seed) in replicas],
-        "history": [line for line in lines if (line[0], line[1]) in replicas],
+        "weights": [weights_path("quick", *name, root).read_bytes() for name in trainings],
+        "run": [training for training in run.trainings if (training.level, training.seed) in trainings],
+        "origins": [
+            training.origin for training in run.trainings if (training.level, training.seed) in trainings
+        ],
+        "record": [training for training in record.trainings if (training.level, training.seed) in trainings],
+        "history": [line for line in lines if (line[0], line[1]) in trainings],
     }
 
 
@@ -279,15 +280,15 @@ def test_what_a_row_lacks_is_trained_and_what_stands_is_left_alone(
     assert sorted(names(done)) == sorted([*old, *new])
     assert kept(done, old) == before
     run = not_none(records.read_run("quick", done))
-    made = [replica.origin for replica in run.replicas if (replica.level, replica.seed) in new]
+    made = [training.origin for training in run.trainings if (training.level, training.seed) in new]
     assert made == [run.origins[1]] * 2
     assert len(kept(done, new)["record"]) == 2
     # in the order of params.yaml, whenever they were trained
     declared = changed(settings, **changes).row("quick")
-    assert names(done) == [(replica.level, replica.seed) for replica in training.replicas(declared)]
+    assert names(done) == [(training.level, training.seed) for training in rows.declared(declared)]
 
 
-def test_a_replica_that_is_no_longer_declared_goes(done: Path, cpu: Execution) -> None:
+def test_a_training_that_is_no_longer_declared_goes(done: Path, cpu: Execution) -> None:
     settings, data = loaded(done)
     left = [("epsilon=3", 0), ("epsilon=inf", 0)]
     before = kept(done, left)
@@ -315,7 +316,7 @@ def test_other_settings_data_and_versions_train_anew(
     assert run.origins[0].made_by == {"method": 1, "model": 1}
 
     def why(declared: Settings, data: Prepared = data) -> str | None:
-        return reason_invalid(run.replicas[0], declared.rows["quick"], data, frozen_changed)
+        return reason_invalid(run.trainings[0], declared.rows["quick"], data, frozen_changed)
 
     digests = {"train.inputs": "sha256:other"}
     assert why(before) is None
@@ -338,7 +339,7 @@ def test_a_killed_process_keeps_what_is_done_and_resumes_to_the_unbroken_numbers
     saved: list[int] = []
 
     def save_and_kill(path: Path, checkpoint: checkpoints.Checkpoint) -> None:
-        """Save, and kill the process in the middle of the second replica."""
+        """Save, and kill the process in the middle of the second training."""
         save(path, checkpoint)
         saved.append(checkpoint.done)
         if saved == [*range(1, 11), *range(1, 6)]:
@@ -346,7 +347,7 @@ def test_a_killed_process_keeps_what_is_done_and_resumes_to_the_unbroken_numbers
 
     save = checkpoints.save
     monkeypatch.setattr(checkpoints, "save", save_and_kill)
-    status, _ = in_child(lambda: training.train("quick", settings, data, cpu, quiet, 0.0, project), project)
+    status, _ = in_child(lambda: rows.train("quick", settings, data, cpu, quiet, 0.0, project), project)
     assert status == -signal.SIGKILL
     done = names(project)
     assert done == [("epsilon=3", 0)]  # one seed of every level before the next seed
@@ -365,7 +366,7 @@ def test_a_killed_process_keeps_what_is_done_and_resumes_to_the_unbroken_numbers
     one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
     again = subprocess.run(line, cwd=project, capture_output=True, text=True, env=one_thread)
     assert again.returncode == 0, again.stderr
-    assert "3 replicas trained, 1 stand" in again.stdout
+    assert "3 trained, 1 stand" in again.stdout
     assert weights_path("quick", *done[0], project).read_bytes() == written
     for name in names(project):
         actual, expected = (
@@ -383,18 +384,18 @@ def test_noise_that_protects_has_a_bound_along_the_way(project: Path, cpu: Execu
     settings, data = loaded(project)
     grow(project, changed(settings, reproducible=False, seeds=1), data, cpu)
     record = not_none(records.read("quick", settings.row("quick"), project))
-    private = record.replicas[0].ledger
+    private = record.trainings[0].ledger
     assert private.claimed == pytest.approx(3, rel=0.02)
     steps, spent = zip(*private.spent, strict=True)
     assert list(steps) == sorted({step for _, _, step, *_ in records.read_history("quick", project)})
     assert list(spent) == sorted(spent)
     assert spent[-1] == pytest.approx(private.claimed, rel=0.01)
     assert spent[-1] >= private.epsilon_upper
-    assert record.replicas[1].ledger.spent == ()  # without noise nothing bounds it
-    assert (record.replicas[0].noise, private.noise) == ("grid", "grid")
+    assert record.trainings[1].ledger.spent == ()  # without noise nothing bounds it
+    assert (record.trainings[0].noise, private.noise) == ("grid", "grid")
     # a ledger of other noise is another training's
     run = not_none(records.read_run("quick", project))
-    older = run.model_dump(mode="json", exclude={"replicas": {"__all__": {"noise"}}})
+    older = run.model_dump(mode="json", exclude={"trainings": {"__all__": {"noise"}}})
     records.write(RowTrainings.model_validate(older), project)
     with pytest.raises(UserError, match="accounts for another training"):
         records.read("quick", settings.row("quick"), project)
@@ -402,33 +403,33 @@ def test_noise_that_protects_has_a_bound_along_the_way(project: Path, cpu: Execu
 
 def test_noisy_weights_are_evaluated_as_a_mean_over_draws(project: Path, cpu: Execution) -> None:
     declared, data = loaded(project)
-    training.train("noisy", declared, data, cpu, quiet, 1e9, project)
+    rows.train("noisy", declared, data, cpu, quiet, 1e9, project)
     evaluation.evaluate("noisy", declared, data, cpu, project)
     row_ledgers("noisy", declared, project)
     record = not_none(records.read("noisy", declared.row("noisy"), project))
     # the record is in the order of the levels, not of the seeds
-    assert [replica.level for replica in record.replicas] == ["sigma=0.1"] * 2 + ["sigma=0.2"] * 2 + [
+    assert [training.level for training in record.trainings] == ["sigma=0.1"] * 2 + ["sigma=0.2"] * 2 + [
         "sigma=300"
     ] * 2
-    for replica in record.replicas:
-        saved = load_file(weights_path("noisy", replica.level, replica.seed, project))
+    for training in record.trainings:
+        saved = load_file(weights_path("noisy", training.level, training.seed, project))
         assert saved["2.mean"].shape == (300,)  # running averages are part of the model
-        settings = NoisyWeightsSettings.model_validate(replica.settings)
+        settings = NoisyWeightsSettings.model_validate(training.settings)
         task = loop.make_task(
-            SeedRun(replica.level, replica.seed, settings), declared.rows["noisy"].model, True, data, cpu
+            SeedRun(training.level, training.seed, settings), declared.rows["noisy"].model, True, data, cpu
         )
         method = NoisyWeights(task, settings, "running_bn")
         actual = [
             loop.accuracy(method.predictor(method.network(saved, draw)), data.splits["test"], cpu)
             for draw in range(4)
         ]
-        assert replica.metrics["test_accuracy"] == pytest.approx(np.mean(actual))
-        assert replica.metrics["test_accuracy_draws_std"] == pytest.approx(np.std(actual, ddof=1))
-        assert replica.metrics["converged"] == (replica.metrics["validation_accuracy"] > 0.15)
-        assert replica.ledger.epsilon_upper is None
-        assert replica.ledger.reasons == (statement("noisy_weights"),)
-    assert record.replicas[0].metrics["converged"] == 1
-    assert record.replicas[4].metrics["converged"] == 0  # nothing is seen through such noise
+        assert training.metrics["test_accuracy"] == pytest.approx(np.mean(actual))
+        assert training.metrics["test_accuracy_draws_std"] == pytest.approx(np.std(actual, ddof=1))
+        assert training.metrics["converged"] == (training.metrics["validation_accuracy"] > 0.15)
+        assert training.ledger.epsilon_upper is None
+        assert training.ledger.reasons == (statement("noisy_weights"),)
+    assert record.trainings[0].metrics["converged"] == 1
+    assert record.trainings[4].metrics["converged"] == 0  # nothing is seen through such noise
 
 
 def test_a_row_without_validation_examples_is_trained_and_tested(project: Path, cpu: Execution) -> None:
@@ -438,12 +439,12 @@ def test_a_row_without_validation_examples_is_trained_and_tested(project: Path, 
     prepare("mnist", params.load(project / "params.yaml"), project)
     settings, data = loaded(project)
     assert len(data.splits["validation"]) == 0
-    training.train("quick", settings, data, cpu, quiet, 1e9, project)
+    rows.train("quick", settings, data, cpu, quiet, 1e9, project)
     evaluation.evaluate("quick", settings, data, cpu, project)
     row_ledgers("quick", settings, project)
-    for replica in not_none(records.read("quick", settings.rows["quick"], project)).replicas:
-        assert replica.metrics.keys() == {"test_accuracy", "converged"}
-        assert replica.metrics["converged"] == (replica.metrics["test_accuracy"] > 0.15)
+    for training in not_none(records.read("quick", settings.rows["quick"], project)).trainings:
+        assert training.metrics.keys() == {"test_accuracy", "converged"}
+        assert training.metrics["converged"] == (training.metrics["test_accuracy"] > 0.15)
     curves = records.run_path("quick", project).read_text()
     assert "train_loss" in curves
     assert "accuracy" not in curves
@@ -454,10 +455,10 @@ def test_two_processes_never_train_the_same_row(project: Path, cpu: Execution) -
 
     def second(_: Progress) -> None:
         # whatever of the row it would train
-        training.train("quick", changed(settings, seeds=1), data, cpu, quiet, 1e9, project)
+        rows.train("quick", changed(settings, seeds=1), data, cpu, quiet, 1e9, project)
 
     with pytest.raises(UserError, match="held by another process"):
-        training.train("quick", settings, data, cpu, second, 1e9, project)
+        rows.train("quick", settings, data, cpu, second, 1e9, project)
 
 
 class Later(Model):
@@ -537,7 +538,7 @@ def test_a_full_disk_leaves_the_old_run(done: Path, cpu: Execution, monkeypatch:
         with monkeypatch.context() as patched:
             patched.setattr(os, "replace", failing)
             with pytest.raises(UserError, match="can't be written: No space left on device"):
-                training.train("quick", more, data, cpu, quiet, 1e9, done)
+                rows.train("quick", more, data, cpu, quiet, 1e9, done)
         assert names(done) == old
         assert kept(done, old) == before
         assert not [path for path in (done / "runs/quick").iterdir() if path.suffix != ".safetensors"]
@@ -598,8 +599,8 @@ def test_a_planned_run_carries_the_digest_of_its_plan(project: Path, cpu: Execut
     raw["plans"] = {"davody2020-t5": {"seeds": 5, "margin": 1.0, "budget": "ours", "search": "none"}}
     raw["rows"]["quick"] |= {"plan": "davody2020-t5", "seeds": 5, "budget": "own"}
     planned = params.parse(raw)
-    assert training.provenance_of("quick", settings, data, cpu).plan is None
-    assert training.provenance_of("quick", planned, data, cpu).plan == planned.plan_digest("quick")
+    assert rows.provenance_of("quick", settings, data, cpu).plan is None
+    assert rows.provenance_of("quick", planned, data, cpu).plan == planned.plan_digest("quick")
 
 
 def scaled(data: Prepared, factor: float) -> Prepared:

@@ -39,9 +39,9 @@ def _training(record: Record, root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _tradeoff(record: Record) -> Iterator[tuple[str, str]]:
-    by_level: dict[str, list[Ledger]] = {replica.level: [] for replica in record.replicas}
-    for replica in record.replicas:
-        by_level[replica.level].append(replica.ledger)
+    by_level: dict[str, list[Ledger]] = {training.level: [] for training in record.trainings}
+    for training in record.trainings:
+        by_level[training.level].append(training.ledger)
     proven = {level: worst(ledgers) for level, ledgers in by_level.items()}
     curves = {
         level: ledger.tradeoff for level, ledger in proven.items() if ledger.tradeoff and not ledger.reasons

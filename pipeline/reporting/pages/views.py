@@ -181,15 +181,15 @@ def _ours(line: Columns, decimals: int | None) -> str:
 
 def base_rate(found: Cell, sources: Sources) -> str:
     """Percentage of test examples in the most frequent class; '' if it isn't recorded."""
-    replicas = sources.records[found.line["row"]].replicas
-    rates = (each.scores.base_rate for each in replicas if isinstance(each.scores, Scores))
+    trainings = sources.records[found.line["row"]].trainings
+    rates = (each.scores.base_rate for each in trainings if isinstance(each.scores, Scores))
     return next((f"{100 * rate:.1f}" for rate in rates if rate is not None), "")
 
 
 def guess(found: Cell, sources: Sources) -> str:
     """Number of the level's seeds whose test accuracy guessing has too, in words; '' if there are none."""
-    replicas = [each for each in sources.records[found.line["row"]].replicas if each.scores is not None]
-    of_level = [each for each in replicas if each.level == found.line["level"]]
+    trainings = [each for each in sources.records[found.line["row"]].trainings if each.scores is not None]
+    of_level = [each for each in trainings if each.level == found.line["level"]]
     guesses = [each for each in of_level if each.scores and each.scores.guess]
     return f"{GUESS} ({len(guesses)} of {counted(len(of_level), 'seed')})" if guesses else ""
 
@@ -197,8 +197,8 @@ def guess(found: Cell, sources: Sources) -> str:
 def uses(found: Cell, sources: Sources) -> str:
     """Uses of private data of a result that no epsilon covers, besides those that all rows share."""
     record = sources.records[found.line["row"]]
-    replica = next(each for each in record.replicas if each.level == found.line["level"])
-    every = not_covered(replica.ledger, replica.attacks, record.composition)
+    training = next(each for each in record.trainings if each.level == found.line["level"])
+    every = not_covered(training.ledger, training.attacks, record.composition)
     return "; ".join(use.words for use in specific(every))
 
 
@@ -518,7 +518,7 @@ def _text(value: Any) -> str:
 
 def row_settings(record: Record) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """Settings that all levels share, and further settings by level; unset ones are left out."""
-    settings = {replica.level: replica.settings for replica in record.replicas}
+    settings = {training.level: training.settings for training in record.trainings}
     first, *others = settings.values()
     common = {
         name: value

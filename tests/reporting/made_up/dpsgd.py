@@ -108,7 +108,7 @@ def made(key: str, declared: Settings, reached: Reached, **by: Any) -> Record:
     """The record of a row or an account, made ``by`` other things than all are."""
     line = declared.lines[key]
     trained = isinstance(line, Row)
-    replicas = [
+    trainings = [
         TrainingResult(
             level=line.level(configured),
             seed=seed,
@@ -151,7 +151,7 @@ def made(key: str, declared: Settings, reached: Reached, **by: Any) -> Record:
         table=line.table,
         label=line.label,
         **what,
-        replicas=tuple(replicas),
+        trainings=tuple(trainings),
         history="sha256:" + "0" * 64 if trained else None,
         origins=(Provenance(**origin | by),),
     )
@@ -209,10 +209,10 @@ def put(record: Record, root: Path, curves: Iterable[Line] | None = None) -> Rec
 
 
 def _curves(record: Record) -> Iterator[Line]:
-    for replica in record.replicas:
+    for training in record.trainings:
         for epoch in range(1, 5):
-            here = (replica.level, replica.seed, 54 * epoch, epoch)
-            yield *here, "validation_accuracy", replica.metrics["test_accuracy"] * (1 - 0.5**epoch)
+            here = (training.level, training.seed, 54 * epoch, epoch)
+            yield *here, "validation_accuracy", training.metrics["test_accuracy"] * (1 - 0.5**epoch)
 
 
 def fill(root: Path) -> Settings:
@@ -228,7 +228,7 @@ def put_all(declared: Settings, root: Path, edition: str = "official") -> Settin
 
 
 def altered(record: Record, **update: Any) -> Record:
-    """A record all of whose replicas are as told."""
+    """A record all of whose trainings are as told."""
     return record.model_copy(
-        update={"replicas": [replica.model_copy(update=update) for replica in record.replicas]}
+        update={"trainings": [training.model_copy(update=update) for training in record.trainings]}
     )

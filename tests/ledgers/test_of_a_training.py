@@ -1,4 +1,4 @@
-"""A replica's ledger, from what ran: what holds, what voids it, and what it says besides epsilon."""
+"""A training's ledger, from what ran: what holds, what voids it, and what it says besides epsilon."""
 
 from functools import cache
 from typing import Any
@@ -77,17 +77,17 @@ def test_spent_along_the_way_is_an_upper_bound_that_grows() -> None:
 
 
 def test_releases_have_a_pure_ledger_that_is_spent_before_the_first_step() -> None:
-    replica = trained(RELEASES, delta=0.0, claimed_by="laplace", protects=statement("local_at_claimed"))
-    bought = ledger.ledger_of(replica, "s", [1, 10])
+    training = trained(RELEASES, delta=0.0, claimed_by="laplace", protects=statement("local_at_claimed"))
+    bought = ledger.ledger_of(training, "s", [1, 10])
     pure = 1 + 1 / 2 + 1 / 8 + 1 / 4
     assert (bought.claimed, bought.epsilon_upper, bought.delta) == (1.0, pure, 0.0)
     assert bought.spent == ((1, pure), (10, pure))
-    assert bought.protects == replica.protects
+    assert bought.protects == training.protects
     assert (
         ledger.ledger_of(
-            replica.model_copy(update={"origin": made_up_origin(reproducible=True)}), None
+            training.model_copy(update={"origin": made_up_origin(reproducible=True)}), None
         ).protects
         is None
     )
-    as_kept = TrainingRecord.model_validate_json(replica.model_dump_json())
+    as_kept = TrainingRecord.model_validate_json(training.model_dump_json())
     assert ledger.ledger_of(as_kept, "s", [1, 10]) == bought
