@@ -108,9 +108,19 @@ def data(
 @new.command()
 def row(
     name: Name,
-    data: Annotated[str, typer.Option(help="A key of `data` in params.yaml.")],
-    model: Annotated[str, typer.Option(help="A file of pipeline/models/ or your lab/models/, without .py.")],
-    method: Annotated[str, typer.Option(help="A training method, such as dpsgd, or your own.")],
+    data: Annotated[
+        str, typer.Option(help="A key of `data` in params.yaml.", show_default="[required]")
+    ] = "",
+    model: Annotated[
+        str,
+        typer.Option(
+            help="A file of pipeline/models/ or your lab/models/, without .py.", show_default="[required]"
+        ),
+    ] = "",
+    method: Annotated[
+        str,
+        typer.Option(help="A training method, such as dpsgd, or your own.", show_default="[required]"),
+    ] = "",
     normalization: Annotated[str, typer.Option(help="none, layer, group, public_bn, ...")] = "none",
     epsilon: Annotated[float | None, typer.Option(help="Epsilon, for methods with this setting.")] = None,
     sigma: Annotated[float | None, typer.Option(help="Noise, for methods with this setting.")] = None,
@@ -147,11 +157,11 @@ def row(
     """Declare a row in params.yaml, with suggested values for missing options."""
     from math import prod
 
-    from dprepro.errors import UserError, notice
+    from dprepro.errors import UserError, listed, notice
     from dprepro.pipeline.data.declaration import prepared_here
-    from dprepro.pipeline.data.own.describe import with_digest
     from dprepro.pipeline.methods.settings import method_settings
-    from dprepro.pipeline.params import PAPERS, PARAMS, load, pick
+    from dprepro.pipeline.models.model import architectures
+    from dprepro.pipeline.params import PAPERS, PARAMS, load
     from dprepro.pipeline.params.adding import Adding
     from dprepro.pipeline.params.documents import flow
     from dprepro.pipeline.params.suggested import settings_for, too_many
@@ -159,9 +169,14 @@ def row(
     settings: Settings = load()
     adding = Adding()
     adding.refuse(name, "accounts")
-    pick({**settings.data, **settings.derived}, data, "data set")
-    if method not in method_settings():
-        raise UserError(f"--method {method}: not known; allowed: {', '.join(method_settings())}")
+    sets = {**settings.data, **settings.derived}
+    for option, value, known in (
+        *(("data", data, sets), ("model", model, architectures())),
+        ("method", method, method_settings()),
+    ):
+        if value not in known:
+            what = f"{value}: not known" if value else "missing"
+            raise UserError(f"--{option} {what}; allowed: {listed(sorted(known), 40) or 'none yet'}")
     options = {
         "epsilon": epsilon,
         "sigma": sigma,
@@ -187,6 +202,8 @@ def row(
         **{"licence": weights_licence, "trained_on": trained_on, "size": network_size},
     }
     if of_network := {key: value for key, value in of_network.items() if value is not None}:
+        from dprepro.pipeline.data.own.describe import with_digest
+
         about["network"] = with_digest(of_network)
     adding.entry(
         "rows",

@@ -483,9 +483,9 @@ def test_texts_that_are_none(tmp_path: Path, content: bytes, line: str) -> None:
 
 
 def test_a_quoted_empty_value_of_one_column_is_on_its_line(tmp_path: Path) -> None:
-    (tmp_path / "mine.csv").write_bytes(b'text\n\n""\nx\n  \n""\n')
-    assert texts.csv_frame(tmp_path / "mine.csv")["text"].tolist() == ["", "x", ""]
-    assert [texts.csv_line(tmp_path / "mine.csv", row) for row in range(3)] == [3, 4, 6]
+    (tmp_path / "mine.csv").write_bytes(b'text\n\n""\nx\n  \n" "\n"\n"\ny\n')
+    assert texts.csv_frame(tmp_path / "mine.csv")["text"].tolist() == ["", "x", " ", "\n", "y"]
+    assert [texts.csv_line(tmp_path / "mine.csv", row) for row in range(5)] == [3, 4, 6, 7, 9]
 
 
 def test_words_that_look_like_nothing_are_words(tmp_path: Path) -> None:

@@ -134,9 +134,14 @@ def test_rows_that_are_refused(project: Path) -> None:
     run("data", "mine", "--npz", "mine.npz")
     assert "own.kmnist: the catalogue has data of that name" in refused("data", "kmnist", "--npz", "mine.npz")
     assert "rows.first: is there already" in refused(*row("first", "--method", "dpsgd", "--epsilon", "3"))
-    assert "--method sgd: not known; allowed: adlm," in refused(*row("a", "--method", "sgd"))
+    assert "--method sgd: not known; allowed: 'adlm'," in refused(*row("a", "--method", "sgd"))
+    assert "--method missing; allowed: 'adlm'," in refused(*row("a"))
+    assert "--model missing; allowed: 'adlm_cnn'," in refused("row", "a", "--data", "mine")
+    assert refused("row", "a") == "--data missing; allowed: 'mine'"
     epsilon = ("--method", "dpsgd", "--epsilon", "3")
-    assert "no model 'x, y: ['" in refused("row", "a", "--data", "mine", "--model", "x, y: [", *epsilon)
+    assert "--model x, y: [: not known; allowed:" in refused(
+        "row", "a", "--data", "mine", "--model", "x, y: [", *epsilon
+    )
     assert "method 'dpsgd' needs --epsilon" in refused(*row("a", "--method", "dpsgd"))
     assert "method 'dpsgd' has no sigma" in refused(*row("a", "--method", "dpsgd", "--sigma", "1"))
     assert "rows.a.settings.batch: 99 is larger" in refused(
@@ -146,7 +151,7 @@ def test_rows_that_are_refused(project: Path) -> None:
     assert "epochs" in refused(*row("a", *epsilon, "--epochs", "inf"))
     assert "--sigma" in refused(*row("a", "--method", "batch_clipping"))
     line = refused("row", "a", "--data", "other", "--model", "lenet5", "--method", "dpsgd", "--epsilon", "3")
-    assert line == "params.yaml: no data set 'other'; there are: mine"
+    assert line == "--data other: not known; allowed: 'mine'"
 
 
 @pytest.mark.parametrize("method", sorted(method_settings().keys() - {"adlm"}))  # which needs relevances
@@ -334,6 +339,8 @@ def test_logistic_regression_is_not_advised_for_words_which_it_does_not_take(pro
         run("row", "second", "--data", "words", *options)
     (told,) = (str(each.message) for each in noticed if "too many" in str(each.message))
     assert told.endswith("and learn nothing")
+    line = refused("row", "third", "--data", "words", "--model", "logistic", *options[2:])
+    assert line.endswith("model 'logistic' can't take texts of 32 numbers of words; allowed: bilstm")
 
 
 @pytest.mark.parametrize("examples", [10, 99, 100, 101, 55_000, 10**7])
