@@ -27,10 +27,10 @@ from ruamel.yaml import YAML
 from torchvision import models
 
 from dprepro.pipeline.files import digest_files
+from dprepro.stages.init import without_audits
 from tests.docs.blocks import CONSOLE, WRITTEN, blocks, edit, lay
 from tests.laboratory import take_renyi_dp
 from tests.not_none import not_none
-from tests.test_dvc import without_audits
 from tests.warm.commands import commands, run
 
 ROOT = Path(__file__).parents[1]
