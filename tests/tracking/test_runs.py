@@ -62,7 +62,7 @@ def test_a_result_is_a_run_with_its_seeds_below(store: Store) -> None:
         run = results[line["row"], line["level"]]
         assert run.data.metrics["accuracy_percent"] == round(line["ours"], 2)
         upper = run.data.metrics.get("epsilon_upper")
-        exact = line["epsilon_upper"]
+        exact = float(f"{line['epsilon_upper']:.9g}")
         assert exact <= upper <= 1.01 * exact if upper else pd.isna(exact)  # rounded up to three digits
         below = [each for each in every if each.data.tags.get(PARENT) == run.info.run_id]
         assert all(each.info.run_name.startswith(f"{run.info.run_name}, seed ") for each in below)
