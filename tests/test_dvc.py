@@ -30,13 +30,14 @@ from dprepro.pipeline.results import records
 from dprepro.pipeline.training import rows
 from dprepro.pipeline.transport import dvclock
 from dprepro.pipeline.transport.dvclock import EMPTY
-from dprepro.stages.init import stages
+from dprepro.stages.init import stages, without_audits
 from tests.checkout import copy_code
 from tests.commands import answer, environment
 from tests.docs.blocks import edit
 from tests.not_none import not_none
 
 ROOT = Path(__file__).parents[1]
+WHOLE = (ROOT / "dvc.yaml").read_text()
 NAME = "rows.dprepro.tar.gz"
 ONE_SEED = "seeds: 1\n    reproducible: true\n    settings: {batch: 8"  # of `toy`
 TWO_SEEDS = ONE_SEED.replace("1", "2", 1)
@@ -110,12 +111,6 @@ class Checkout:
         return json.loads(self.run("dvc", "status", "--json", *stages))
 
 
-def without_audits(stages: str) -> str:
-    """A dvc.yaml without the stages that attack code, and those that read them."""
-    audits = stages[stages.index("  # Attacks on the row's own code") : stages.index("  account:\n")]
-    return stages.replace(audits, "").replace("      - reports/audits\n", "")
-
-
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("workshop")
@@ -128,7 +123,7 @@ def origin(workshop: Path) -> Checkout:
     for name in (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
-    (folder / "dvc.yaml").write_text(without_audits((ROOT / "dvc.yaml").read_text()))
+    (folder / "dvc.yaml").write_text(without_audits(WHOLE))
     copy_code(folder)
     for name in ("examples/scattering/reports/summary.csv", "papers/none", "reports/searches/none"):
         (folder / name).parent.mkdir(parents=True)
@@ -474,13 +469,12 @@ def test_adopting_without_the_data_and_beside_them(clone: Checkout, workshop: Pa
     assert clone.status("train@toy", "evaluate@toy", "ledger@toy") == {}
 
 
-def test_demo_has_the_stages_of_the_real_thing() -> None:
-    """All but audits: they attack code, which is the same there, and would take longer than the rest."""
-    # what stands before them are metrics and plots
-    demo, whole = (
-        (ROOT / name).read_text().partition("\nstages:")[2] for name in ("demo/dvc.yaml", "dvc.yaml")
-    )
-    assert demo == without_audits(stages(whole))
+def test_demo_has_all_stages_but_audits() -> None:
+    demo, whole = (YAML(typ="safe").load(each)["stages"] for each in (without_audits(WHOLE), WHOLE))
+    del whole["audit"]
+    for reader in ("publish", "report"):
+        whole[reader]["deps"].remove("reports/audits")
+    assert demo == whole
 
 
 def test_every_committed_stage_read_what_another_wrote() -> None:
@@ -525,14 +519,12 @@ def test_every_committed_stage_is_in_the_lock() -> None:
     assert [out["path"] for out in outs if out.get("md5") != digests[out["path"]]] == []
 
 
-@pytest.mark.parametrize("folder", [ROOT, ROOT / "demo"])
-def test_every_stage_has_its_digest_as_its_only_parameter(folder: Path) -> None:
-    yaml = YAML(typ="safe")
-    declared = yaml.load(folder / "dvc.yaml")
-    stages = {name: stage.get("do", stage) for name, stage in declared["stages"].items()}
-    assert set(stages.pop("identity")) >= {"deps" if folder == ROOT else "always_changed"}
-    keys = entries(params.load(folder / "params.yaml")).keys()
-    for name, stage in stages.items():
+@pytest.mark.parametrize(("dependency", "text"), [("deps", WHOLE), ("always_changed", stages(WHOLE))])
+def test_every_stage_has_its_digest_as_its_only_parameter(dependency: str, text: str) -> None:
+    declared = {name: each.get("do", each) for name, each in YAML(typ="safe").load(text)["stages"].items()}
+    assert dependency in declared.pop("identity")
+    keys = entries(params.load(ROOT / "params.yaml")).keys()
+    for name, stage in declared.items():
         (parameter,) = stage["params"]
         (entry,) = parameter["reports/identity.json"]
         assert entry == (name if name in ("report", "publish") else f"{name}.${{key}}")

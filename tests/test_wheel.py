@@ -27,11 +27,11 @@ from ruamel.yaml import YAML
 from torchvision import models
 
 from dprepro.pipeline.files import digest_files
+from dprepro.stages.init import without_audits
 from tests import commands
 from tests.docs.blocks import CONSOLE, WRITTEN, blocks, edit, lay
 from tests.laboratory import take_renyi_dp
 from tests.not_none import not_none
-from tests.test_dvc import without_audits
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("dprepro",)
