@@ -197,7 +197,7 @@ def test_data_without_trainings_are_replaced(project: Path) -> None:
 
 REMAINS = {
     "reports/trainings/second.jsonl": "", ".dprepro/checkpoints/second/x.pt": "",
-    "reports/audits/models/second.json": "", ".dprepro/checkpoints/search-tried-0123456789ab/x.pt": "",
+    "reports/audits/models/second.json": "", ".dprepro/checkpoints/search-tried/0123456789ab/x.pt": "",
 }  # fmt: skip
 
 
