@@ -67,7 +67,7 @@ def test_every_value_that_differs_has_an_explanation_or_says_unexplained(made: d
             assert len(re.findall(r": [▲▼]", explained)) == marked, name
 
 
-def test_every_page_loads_nothing_and_leads_somewhere_and_none_is_of_an_earlier_report(
+def test_every_page_loads_nothing_and_leads_somewhere_and_none_is_an_earlier_reports(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "reports/rows").mkdir(parents=True)
