@@ -254,7 +254,6 @@ def level(
     from dprepro.errors import UserError
     from dprepro.pipeline.params import PARAMS, load
     from dprepro.pipeline.params.adding import Adding
-    from dprepro.pipeline.params.documents import flow
 
     declared = load().row(row)
     axis = declared.axis or declared.own_settings.axis
@@ -271,7 +270,7 @@ def level(
             f"rows.{row}: has plan {declared.plan!r}; a change would end it; allowed: another row"
         )
     adding = Adding()
-    adding.level(row, flow(given))
+    adding.level(row, given)
     adding.checked()
     adding.write()
     print(f"{row}: has the level {axis}={given[axis]:g}; train it with `dprepro repro {row}`")

@@ -11,6 +11,7 @@ numbers in every batch, and that the same pass gives the same sum again.
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, log2
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,10 +19,12 @@ from torch import Tensor
 
 from dprepro.accountants.records import SampledGaussian
 from dprepro.clipping.functional import Tensors
-from dprepro.clipping.limits import ClipLimits
 from dprepro.fields import Noise
 from dprepro.noise.rounded_noise import BLOCK
 from dprepro.noise.streams import Streams
+
+if TYPE_CHECKING:
+    from dprepro.clipping.limits import ClipLimits
 
 # Rounding adds at most this share to a sensitivity
 FINENESS = 2.0**-10
@@ -53,7 +56,7 @@ class GaussianMechanism:
     spending: SampledGaussian  # z and sampling
     distance: float
 
-    def release(self, sums: Tensors, bounds: ClipLimits, streams: Streams, step: int) -> Tensors:
+    def release(self, sums: Tensors, bounds: "ClipLimits", streams: Streams, step: int) -> Tensors:
         """Add noise to the sums of a step.
 
         Args:
@@ -81,7 +84,7 @@ class GaussianMechanism:
         parts = noisy.split(list(sizes))
         return {name: part.view(value.shape) for part, (name, value) in zip(parts, sums.items(), strict=True)}
 
-    def deviations(self, bounds: ClipLimits) -> Tensor:
+    def deviations(self, bounds: "ClipLimits") -> Tensor:
         """(T,) standard deviations of the noise in the entries of T tensors, without rounding."""
         multiplier = bounds.limits.new_tensor(self.spending.noise_multiplier)
         noise = self.distance * multiplier * bounds.limits * len(bounds.limits) ** 0.5
@@ -91,7 +94,7 @@ class GaussianMechanism:
         """Smallest b >= 0 with z r sqrt(``size``) <= `FINENESS` for r = 2^-b as in the class."""
         return max(0, ceil(log2(self.spending.noise_multiplier * size**0.5 / FINENESS)))
 
-    def spacings(self, bounds: ClipLimits, size: int) -> Tensor:
+    def spacings(self, bounds: "ClipLimits", size: int) -> Tensor:
         """(T,) float64 spacings of the grid for T tensors with ``size`` coordinates in all."""
         share = 2.0 ** -self.bits(size)  # r
         share_of_noise = share / (1 - (self.spending.noise_multiplier * size**0.5 * share + COMPUTING))
@@ -116,7 +119,9 @@ def roundings(vectors: int, at_once: int) -> int:
 
 
 @lru_cache(maxsize=1)  # the steps of a training have the same bounds, at least for an epoch
-def _scales(mechanism: GaussianMechanism, noise: Noise, bounds: ClipLimits, sizes: tuple[int, ...]) -> Tensor:
+def _scales(
+    mechanism: GaussianMechanism, noise: Noise, bounds: "ClipLimits", sizes: tuple[int, ...]
+) -> Tensor:
     """(D,) spacing, or deviation of float32 noise, of all D entries; on a CPU (1,) if all are equal."""
     scales = mechanism.spacings(bounds, sum(sizes)) if noise == "grid" else mechanism.deviations(bounds)
     # a GPU would wait for the comparison

@@ -78,9 +78,9 @@ def build_net(model: Model, shape: tuple[int, ...], classes: int, tried: bool = 
                 "them, and other models may take them"
             )
         elif OURS in part.path.resolve().parents:  # torch's words help nobody who didn't write the model
-            reason = (
-                f"can't take {_words(shape)}; allowed: {', '.join(_models_for(shape, classes)) or 'none'}"
-            )
+            able = _models_for(shape, classes)
+            if model.name not in able:  # otherwise its settings don't fit, as it says itself
+                reason = f"can't take {_words(shape)}; allowed: {', '.join(able) or 'none'}"
         raise UserError(f"{part.path}: model {model.name!r} {reason}") from error
     if problem is not None:
         raise UserError(f"{part.path}: model {model.name!r}: {problem}")

@@ -107,7 +107,7 @@ def test_the_commands_that_rebuild() -> None:
     """Row and level of the number exist; the table's trainings are counted."""
     settings = load(ROOT / "params.yaml")
     ((row, level),) = re.findall(r"dprepro rerun (\S+) --level (\S+)", TEXT)
-    assert f"epsilon={level}" in {settings.rows[row].level(each) for each in settings.rows[row].resolved}
+    assert level in {settings.rows[row].level(each) for each in settings.rows[row].resolved}
     ((pattern, count),) = re.findall(r"--glob 'evaluate@(\S+)' .* (\d+) trainings", TEXT)
     rows = [each for key, each in settings.rows.items() if fnmatch(key, pattern)]
     assert sum(len(each.trainings) for each in rows) == int(count)

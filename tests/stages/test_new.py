@@ -197,7 +197,7 @@ def test_data_without_trainings_are_replaced(project: Path) -> None:
 
 REMAINS = {
     "reports/trainings/second.jsonl": "", ".dprepro/checkpoints/second/x.pt": "",
-    "reports/audits/models/second.json": "", ".dprepro/checkpoints/search-tried-0123456789ab/x.pt": "",
+    "reports/audits/models/second.json": "", ".dprepro/checkpoints/search-tried/0123456789ab/x.pt": "",
 }  # fmt: skip
 
 
@@ -298,13 +298,15 @@ rows:
 """
     (project / "params.yaml").write_text("x: &other {levels: [{epsilon: 3}]}\n" + lines)
     adding = Adding()
-    adding.level("first", "{epsilon: 1.0}")
+    adding.level("first", {"epsilon": 1.0})
     assert adding.text.endswith(
         "        seeds: 5\n      - {epsilon: 1.0}\n    label: x\n  second: {<<: *other}\n"
     )
     assert parse_yaml(adding.text, Path("params.yaml"))["rows"]["first"]["levels"][2] == {"epsilon": 1.0}
-    with pytest.raises(UserError, match=r"rows\.second\.levels: taken over from another entry"):
-        adding.level("second", "{epsilon: 1.0}")
+    adding.level("second", {"epsilon": 1.0})  # of which it has its own then
+    rows = parse_yaml(adding.text, Path("params.yaml"))["rows"]
+    assert rows["second"]["levels"] == [{"epsilon": 3}, {"epsilon": 1.0}]
+    assert "x: &other {levels: [{epsilon: 3}]}" in adding.text
 
 
 @pytest.mark.parametrize(
@@ -414,15 +416,14 @@ def test_a_file_that_nothing_fits_into_is_a_line(project: Path, text: bytes) -> 
     assert refused("data", "mine", "--npz", "mine.npz").startswith("params.yaml: ")
 
 
-@pytest.mark.parametrize("shape", [(120, 0), (120, 0, 5), (120, 28, 0), (120, 0, 28, 28)])
-@pytest.mark.parametrize("kind", [np.uint8, np.float32])
+@pytest.mark.parametrize(("shape", "kind"), [((120, 28, 0), np.uint8), ((120, 0), np.float32)])
 def test_examples_without_values_are_a_line(project: Path, shape: tuple[int, ...], kind: type) -> None:
     np.savez("mine.npz", inputs=np.zeros(shape, kind), labels=np.arange(120) % 4)
     said = refused("data", "mine", "--npz", "mine.npz")
     assert said == f"mine.npz: 'inputs' is of shape {shape}; allowed: one value or more an example"
 
 
-@pytest.mark.parametrize("name", ["2023-05-09", "123", "true", "null", "1e3", "0x1f"])
+@pytest.mark.parametrize("name", ["2023-05-09", "1e3"])
 def test_a_name_that_yaml_reads_as_another_type_stays_a_name(project: Path, name: str) -> None:
     images = np.random.default_rng(1).integers(0, 256, (120, 28, 28), dtype=np.uint8)
     np.savez("same-classes.npz", inputs=images, labels=np.arange(120) % 4)

@@ -34,7 +34,7 @@ ANCHORS = YAML(typ="safe", pure=True).load(
 class ExternalResult:
     """Mean accuracy of another laboratory at its proven epsilon."""
 
-    label: str  # the paper, and the line of its table
+    label: str  # the paper
     dataset: str  # the raw data set
     epsilon: float
     percent: float
@@ -60,9 +60,7 @@ def _summary_results(path: Path) -> list[ExternalResult]:
             key: papers.short(papers.load(key, path.parents[1] / PAPERS)) for key in shown["paper"].unique()
         }
         return [
-            ExternalResult(
-                f"{names[line.paper]}, {line.label}, run here", line.dataset, line.epsilon_upper, line.ours
-            )
+            ExternalResult(f"{names[line.paper]}, run here", line.dataset, line.epsilon_upper, line.ours)
             for line in shown.itertuples()
         ]
     except (OSError, AttributeError, KeyError, ValueError) as problem:
@@ -88,20 +86,22 @@ def draw(table: pd.DataFrame, external: Sequence[ExternalResult] = ()) -> str | 
         return None
 
     def plot(figure: Figure) -> None:
-        grid = figure.subplots(1, len(shown), squeeze=False)[0]
+        grid = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
         for axes, (key, points) in zip(grid, shown.items(), strict=True):
             _panel(axes, SETS[key], points, sorted(lines["method"].unique()))
             _plot_external(axes, key, external)
         handles: dict[str, Any] = {}
         for axes in grid:
             handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-        figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=2)
+        grid[0].set_xlabel("proven ε")
+        grid[0].set_ylabel("test accuracy (%)")
+        figure.legend(list(handles.values()), list(handles), loc="outside right center")
 
-    return svg(NAME, (5.0 * len(shown), 4.6), plot)
+    return svg(NAME, (4.2 * len(shown) + 2.6, 3.0), plot)
 
 
 def _plot_external(axes: Axes, key: str, external: Sequence[ExternalResult]) -> None:
-    """Plot the results of other laboratories, with a marker for each line of a paper."""
+    """Plot the results of other laboratories, with a marker for each paper."""
     for number, label in enumerate(dict.fromkeys(result.label for result in external)):
         shown = [result for result in external if result.label == label and result.dataset == key]
         if shown:
@@ -114,7 +114,7 @@ def _panel(axes: Axes, name: str, points: pd.DataFrame, methods: Sequence[str]) 
     for number, method in enumerate(methods):
         of_method = points[points["method"] == method]
         if len(of_method):
-            colour, label = COLOURS[number % len(COLOURS)], method_settings()[method].title
+            colour, label = COLOURS[number % len(COLOURS)], method_settings()[method].title.partition(" (")[0]
             links = [
                 f"../rows/{line.row}.html {line.row}, {level_words(line.level)}: {line.ours:.2f} % at a "
                 f"proven ε of {upwards(line.epsilon_upper)}"
@@ -130,5 +130,3 @@ def _panel(axes: Axes, name: str, points: pd.DataFrame, methods: Sequence[str]) 
     axes.set_ylim(0, 101)
     axes.set_xticks([0.1, 1, 10, 100, LARGEST], ["0.1", "1", "10", "100", "≥ 1,000"])
     axes.set_title(name)
-    axes.set_xlabel("ε, proven for the mechanism as run")
-    axes.set_ylabel("test accuracy (%)")
