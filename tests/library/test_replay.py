@@ -187,6 +187,11 @@ def with_reused_noise() -> Callable[..., Any]:
     return adding(lambda name, value: NOISE * kept.setdefault(name, torch.randn_like(value)))()
 
 
+def after_the_sum(parts: list[Sums]) -> Sums:
+    total = summed(parts)
+    return {name: 8 * value for name, value in clipped(total).items()}
+
+
 def sparse(sums: Sums, inputs: Tensor) -> dict[str, Any]:
     """As many rows as the inputs' mean says."""
     released = mean(sums)
@@ -233,6 +238,7 @@ MISTAKES: dict[str, tuple[Make, str, str]] = {
     "no clipping": (by_hand(clip=unclipped), "clipping", "0.weight"),
     "a clip of two": (by_hand(clip=lambda gradient: clipped(gradient, 2.0)), "clipping", "0.weight"),
     "C for each tensor": (by_hand(clip=each_clipped), "layers", "0.weight"),
+    "clipping after the sum": (by_hand(clip=unclipped, total=after_the_sum), "sum", "0.weight"),
     "clipping of the sum": (
         by_hand(clip=unclipped, total=lambda parts: clipped(summed(parts))), "sum", "all",
     ),
