@@ -91,6 +91,12 @@ class Cell:
     at_least: str
 
     @property
+    def half(self) -> str:
+        """Half the 95 % interval of the difference, after it; '' if nothing is trained or compared."""
+        shown = self.difference and self.trained
+        return f" ± {half(self.line['difference_half_width'], self.table.decimals)}" if shown else ""
+
+    @property
     def mark(self) -> str:
         """What stands beside the value: the status' sign, or why a result isn't compared."""
         if self.ran and self.status == "not run":
