@@ -50,7 +50,7 @@ class ClipperFactory:
     way: type[BookKeeping | PerExample | OneByOne]
     example: Inputs  # (1, ...), as in `random_inputs`
     copies: int
-    resets: bool  # whether each call gets a copy of the network's state
+    resets: bool  # whether calls under `vmap` get copies of the network's state, as those of `OneByOne` do
     taps: bool  # as in `BookKeeping`
     measured: Measured | None = None  # as in `BookKeeping`
 
@@ -64,8 +64,9 @@ class ClipperFactory:
         if self.way is BookKeeping:
             example = self.example if self.measured else random_inputs(net, self.example, 1)
             return BookKeeping(net, example, self.copies, self.resets, self.taps, loss, self.measured)
-        way: Callable[..., Clipper] = self.way
-        return way(net, self.copies, self.resets, loss)
+        if self.way is OneByOne:
+            return OneByOne(net, self.copies, loss)
+        return PerExample(net, self.copies, self.resets, loss)
 
 
 def clipper_factory(

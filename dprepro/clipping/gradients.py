@@ -279,12 +279,13 @@ class PerExample:
 class OneByOne:
     """Definition of the clipped sum: an ordinary backward pass for every example alone, then clip, then sum.
 
-    It is slow, but works for any network that autograd supports, also without `vmap`.
+    It is slow, but works for any network that autograd supports, also without `vmap`. Each example gets a
+    copy of the network's state: code that branches may change the state for some private inputs only, which
+    no test on random inputs shows.
     """
 
     net: nn.Module
     copies: int = 1  # K
-    resets: bool = False  # as in `PerExample`
     loss: Loss | None = None  # as in `PerExample`
 
     def __call__(
@@ -300,7 +301,7 @@ class OneByOne:
         # copies, because a network may change its weights in place
         leaves = {name: value.detach().clone().requires_grad_() for name, value in tensors.items()}
         with torch.enable_grad():
-            logits = call(self.net, leaves, inputs, self.resets)
+            logits = call(self.net, leaves, inputs, resets=True)
             loss = loss_of(logits, label.expand(self.copies, *label.shape), loss=self.loss)
             gradients = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
         batched = {name: value[None] for name, value in zip(leaves, gradients, strict=True)}

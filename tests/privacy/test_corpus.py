@@ -78,6 +78,7 @@ CLIPPERS: dict[str, type] = {
     "weight norm": PerExample,
     "spectral norm": PerExample,
     "branching": OneByOne,
+    "state of inputs below 0": OneByOne,
     "starting at zero": BookKeeping,
     "hidden: single precision": BookKeeping,
     "hidden: single precision alone": BookKeeping,

@@ -123,6 +123,16 @@ def branching(self: Any, x: Tensor) -> Tensor:
     return torch.stack([(self.first if row.sum() > 0 else self.other)(row) for row in x])
 
 
+def remembering(self: Any, x: Tensor) -> Tensor:
+    """Inputs below 0 change the state; the tests' random inputs have none."""
+    hidden = self.first(x).tanh() + self.mean + self.seen["sum"] + self.frozen
+    if (least := float(x.detach().min())) < 0:
+        self.mean = self.mean + least
+        self.seen["sum"] += least
+        self.frozen.data += least
+    return self.last(hidden)
+
+
 def cell(self: Any, x: Tensor) -> Tensor:
     state = x.new_zeros(len(x), WIDTH)
     for place in x.unbind(1):
@@ -434,6 +444,13 @@ HONEST: dict[str, Case] = {
     "written": vectors(written),
     "into zeros": vectors(into_buffer),
     "branching": vectors(branching, first=linear, other=linear),
+    "state of inputs below 0": vectors(
+        remembering,
+        **TWO,
+        mean=lambda: nn.Buffer(torch.zeros(())),
+        seen=lambda: {"sum": 0.0},
+        frozen=lambda: nn.Parameter(torch.zeros(()), requires_grad=False),
+    ),
     "checkpoint": vectors(lambda self, x: self.last(checkpoint(self.first, x, use_reentrant=False).tanh())),
     "old checkpoint": vectors(
         lambda self, x: self.last(checkpoint(self.first, x.requires_grad_(), use_reentrant=True).tanh())
