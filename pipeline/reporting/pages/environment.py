@@ -59,5 +59,5 @@ def _environment() -> Environment:
     environment.filters["inline"] = lambda svg: Markup(svg[svg.index("<svg") :])
     environment.filters["anchor"] = anchor
     environment.filters["slug"] = lambda status: status.replace(" ", "-")
-    environment.globals |= {"SIGNS": views.SIGNS, "VALUES": views.VALUES}
+    environment.globals |= {"SIGNS": views.SIGNS, "VALUES": views.VALUES, "PARTS": views.PARTS}
     return environment
