@@ -150,7 +150,6 @@ class Paper(PrintedTables):
     title: str
     authors: tuple[str, ...] = ()
     year: int | None = None
-    venue: str | None = None
     link: str | None = None
     assumptions: tuple[Assumption, ...] = ()
     headlines: tuple[Headline, ...] = ()  # on the first page

@@ -7,10 +7,10 @@ from pathlib import Path
 from dprepro.pipeline.files import digest, write_text
 from dprepro.pipeline.ledgers.data_budget import data_budgets
 from dprepro.pipeline.params import Settings
+from dprepro.pipeline.reporting import accuracy_privacy, curves
 from dprepro.pipeline.reporting.claims import claims
-from dprepro.pipeline.reporting.drawing import accuracy_privacy, curves
 from dprepro.pipeline.reporting.effects import effects
-from dprepro.pipeline.reporting.pages.environment import render
+from dprepro.pipeline.reporting.pages import render
 from dprepro.pipeline.reporting.pages.views import Cell, Report, cell
 from dprepro.pipeline.reporting.sources import read_sources
 from dprepro.pipeline.reporting.table import results, rounded, to_csv

@@ -8,9 +8,8 @@ import pytest
 from dprepro.errors import UserError
 from dprepro.pipeline.identity.entries import entries
 from dprepro.pipeline.params import Settings
-from dprepro.pipeline.reporting import report
-from dprepro.pipeline.reporting.drawing import accuracy_privacy
-from dprepro.pipeline.reporting.drawing.accuracy_privacy import ExternalResult, external_results
+from dprepro.pipeline.reporting import accuracy_privacy, report
+from dprepro.pipeline.reporting.accuracy_privacy import ExternalResult, external_results
 from tests.reporting.made_up import dpsgd
 
 PAPER = """

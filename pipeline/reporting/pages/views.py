@@ -92,6 +92,12 @@ class Cell:
     at_least: str
 
     @property
+    def half(self) -> str:
+        """Half the 95 % interval of the difference, after it; '' if nothing is trained or compared."""
+        shown = self.difference and self.trained
+        return f" ± {half(self.line['difference_half_width'], self.table.decimals)}" if shown else ""
+
+    @property
     def mark(self) -> str:
         """What stands beside the value: the status' sign, or why a result isn't compared."""
         if self.uncounted:
@@ -451,12 +457,8 @@ def _headline(headline: Headline, view: PaperView) -> HeadlineResult | None:
     cells = list(_claim_cells(result, view))
     status, href = "" if result.tally else "not run", f"{page}#claim-{result.claim.key}"
     reasons = {part.reason or "" for part in result.parts} - {"not run"}
-    judged = (
-        result.tally or (reasons.pop() if len(reasons) == 1 else ""),
-        status,
-        SIGNS.get(status, ""),
-        _worst(cells),
-    )
+    ours = result.tally or (reasons.pop() if len(reasons) == 1 else "")
+    judged = ours, status, SIGNS.get(status, ""), _worst(cells)
     return HeadlineResult(headline.says, "yes", *judged, _remark(cells), href)
 
 
