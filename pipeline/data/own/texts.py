@@ -165,7 +165,13 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(OWN_BYTES)
     with reading(path), path.open(encoding="utf-8", newline="") as file:
         texts: list[str] = []  # of the present record
-        reader, line = csv.reader(texts.append(text) or text for text in file), 1
+
+        def noted() -> Iterator[str]:
+            for text in file:
+                texts.append(text)
+                yield text
+
+        reader, line = csv.reader(noted()), 1
         for row in reader:
             # of one column, a quoted blank value is an example too
             if any(value.strip() for value in row) or len(row) > 1 or '"' in texts[0]:
