@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from dprepro.pipeline.ledgers import sentences
+import dprepro.pipeline.ledgers.sentences as sentences
 from dprepro.pipeline.reporting import wording
 from dprepro.pipeline.reporting.pages import views
 
