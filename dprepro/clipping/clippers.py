@@ -79,7 +79,7 @@ class ClipperFactory:
             example = self.example if self._measured else random_inputs(net, self.example, 1)
             known = self._measured[0] if self._measured else None
             clipper = BookKeeping(net, example, self.copies, self.resets, self.taps, loss, known)
-            if clipper.measured and not self._measured:
+            if not self._measured:
                 self._measured.append(clipper.measured)
             return clipper
         way: Callable[..., Clipper] = self.way
