@@ -7,7 +7,8 @@ a normalisation layer (`BatchStatistics`) are among its names.
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import InitVar, dataclass
 from functools import reduce
 from typing import Any, NamedTuple, Protocol
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from dprepro.clipping.functional import (
     Inputs,
@@ -26,10 +28,11 @@ from dprepro.clipping.functional import (
     split,
     wants_channels_last,
 )
-from dprepro.clipping.layer_gradients import Full, Gradients, is_large, of_examples, rule_for
+from dprepro.clipping.layer_gradients import Full, Gradients, is_large, of_examples, products_of, rule_for
 from dprepro.clipping.layers import trained_layers, watch_layers
 from dprepro.clipping.limits import ClipLimits
 from dprepro.clipping.network_state import call, fresh_state
+from dprepro.clipping.products import OPENED, OnUse, Products, bias_of, matrices
 from dprepro.errors import UserError, printable
 
 # Largest size of activations, in floats, for which a pass of several parts may have more examples than usual
@@ -343,14 +346,16 @@ class BookKeeping:
         """
         self.on_cpu = a_tensor(example).device.type == "cpu"
         self.by_example = not self.taps and works_by_example(self.net)
-        self.layers = trained_layers(self.net)
+        layers = trained_layers(self.net)
+        self.layers = {name: layer for name, layer in layers.items() if type(layer) not in OPENED}
         self.rules = {name: rule_for(layer) for name, layer in self.layers.items()}
+        self.matrices = matrices(layers)
         self.measured = earlier or self._measure(example)
 
     def _measure(self, example: Inputs) -> Measured:
         """Call the network on ``example`` (1, ...)."""
         net, copies, activations = self.net, self.copies, 0
-        shapes: dict[str, list[torch.Size]] = {name: [] for name in self.layers}
+        shapes: dict[str, list[torch.Size]] = {name: [] for name in (*self.layers, *self.matrices)}
 
         def record(name: str, inputs: Tensor, output: Tensor) -> None:
             shapes[name].append(output.shape)
@@ -360,7 +365,7 @@ class BookKeeping:
             activations += values[-1].numel() if isinstance(values[-1], Tensor) else 0
 
         parts = {name: layer for name, layer in net.named_modules() if not list(layer.children())}
-        with torch.no_grad(), fresh_state(net), watch_layers(self.layers, record), watch_layers(parts, count):
+        with torch.no_grad(), fresh_state(net), self._watched(record), watch_layers(parts, count):
             call(net, {}, of_each(example, lambda value: value.expand(copies, *value.shape[1:])), False)
         for name, outputs in shapes.items():
             if not outputs:
@@ -380,6 +385,13 @@ class BookKeeping:
             max(FEWEST_EXAMPLES, HELD_FLOATS // max(1, sum(held))),
             CACHED_FLOATS // max(1, activations),
         )
+
+    @contextmanager
+    def _watched(self, on_use: OnUse) -> Iterator[None]:
+        """Call ``on_use`` at each use of a layer with a rule, and of a matrix in other layers."""
+        inside = Products(self.matrices, on_use) if self.matrices else nullcontext()
+        with watch_layers(self.layers, on_use), inside:
+            yield
 
     def pass_size(self, usual: int) -> int:
         """Largest number of examples in a pass of several parts; other passes have at most ``usual``."""
@@ -435,6 +447,9 @@ class BookKeeping:
             for key, value in layer_gradients.items():
                 if f"{name}.{key}" in tensors:  # fixed tensors are no part of the clipped vector
                     gradients[f"{name}.{key}"] = value
+        for name in self.matrices:
+            of_matrix = products_of(uses.pop(name), gradients_at_outputs.pop(name))
+            gradients[name], gradients[bias_of(name)] = of_matrix
         ordered = {name: gradients.pop(name) for name in tensors}
         return clip_and_sum(ordered, losses, mask, bounds, parts)
 
@@ -478,8 +493,8 @@ class BookKeeping:
         self, tensors: Tensors, inputs: Inputs, labels: Tensor, taps: Uses | None
     ) -> tuple[Tensor, tuple[Tensor, Uses, Uses]]:
         """Sum of the losses; losses (B,), and inputs and outputs of every layer's uses."""
-        uses: Uses = {name: [] for name in self.layers}
-        outputs: Uses = {name: [] for name in self.layers}
+        uses: Uses = {name: [] for name in (*self.layers, *self.matrices)}
+        outputs: Uses = {name: [] for name in uses}
 
         def single(example: Inputs, taps: Uses | None) -> tuple[Tensor, ...]:
             def record(name: str, inputs: Tensor, output: Tensor) -> Tensor | None:
@@ -488,7 +503,7 @@ class BookKeeping:
                 outputs[name].append(output)
                 return tapped
 
-            with watch_layers(self.layers, record):
+            with self._watched(record):
                 logits = call(self.net, tensors, example, self.resets)
             # without names, because `vmap` would search through them
             return logits, *all_uses(uses), *all_uses(outputs)
@@ -498,7 +513,8 @@ class BookKeeping:
         else:
             examples = of_each(inputs, lambda value: value.unflatten(0, (-1, self.copies)))
             in_dims = (0, None if taps is None else 0)
-            logits, *values = vmap(single, in_dims, randomness="different")(examples, taps)
+            with sdpa_kernel(SDPBackend.MATH):  # `vmap` would run any other kernel on an example at a time
+                logits, *values = vmap(single, in_dims, randomness="different")(examples, taps)
             logits = logits.flatten(0, 1)
         of_all = iter(values)
         uses, outputs = (

@@ -216,17 +216,19 @@ def _flat_positions(uses: list[Tensor]) -> Tensor:
     return torch.cat(flat, 1) if len(flat) > 1 else flat[0]
 
 
+def products_of(inputs: list[Tensor], output_gradients: list[Tensor]) -> tuple[Gradients, Gradients]:
+    """Gradients of a matrix and a bias, from inputs and gradients at outputs of a product's uses."""
+    right, left = _flat_positions(inputs), _flat_positions(output_gradients)
+    if left.shape[1] == 1:
+        return Outer(left[:, 0], right[:, 0]), Full(left[:, 0])
+    return Full(left.transpose(1, 2) @ right), Full(left.sum(1))
+
+
 def _linear(
     layer: nn.Linear, inputs: list[Tensor], output_gradients: list[Tensor], tensors: Tensors
 ) -> dict[str, Gradients]:
-    right, left = _flat_positions(inputs), _flat_positions(output_gradients)
-    single_place = left.shape[1] == 1
-    gradients: dict[str, Gradients] = {
-        "weight": Outer(left[:, 0], right[:, 0]) if single_place else Full(left.transpose(1, 2) @ right)
-    }
-    if layer.bias is not None:
-        gradients["bias"] = Full(left[:, 0] if single_place else left.sum(1))
-    return gradients
+    weight, bias = products_of(inputs, output_gradients)
+    return {"weight": weight} if layer.bias is None else {"weight": weight, "bias": bias}
 
 
 def _embedding(
