@@ -335,7 +335,7 @@ class BookKeeping:
     # changes these outputs in place
     taps: bool = False
     loss: Loss | None = None  # as in `PerExample`
-    earlier: InitVar[Measured | None] = None  # by a clipper of an equal network; None: ``example`` is measured
+    earlier: InitVar[Measured | None] = None  # by a clipper of an equal network; None: by ``example``
 
     def __post_init__(self, example: Inputs, earlier: Measured | None) -> None:
         """Find the layers' rules.

@@ -113,4 +113,3 @@ class Products(TorchFunctionMode):
                 values = F.dropout(values, dropout)
         hidden, memory = (torch.stack(parts) for parts in zip(*last, strict=True))
         return values.transpose(0, 1) if batch_first else values, hidden, memory
-

@@ -128,10 +128,7 @@ def _scales(mechanism: GaussianMechanism, noise: Noise, bounds: ClipLimits, size
 
 
 def _on_grid(values: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
-    """(D,) ``values``, rounded to multiples of ``spacings``, plus ``noise`` times ``spacings``, in float32.
-
-    The result may overwrite ``values``.
-    """
+    """(D,) ``values``, maybe overwritten, on a grid of ``spacings``, plus ``noise`` times these, in float32."""
     if values.device.type != "cpu":
         return values.double().div_(spacings).round_().add_(noise).mul_(spacings).float()
     released = values if values.dtype == torch.float32 else torch.empty(len(values))
