@@ -47,7 +47,6 @@ over seeds; a single seed has no interval.
 | network | peer | seeds | accuracy in % | our seeds | ours in % | difference in points | CPU s per run |
 | --- | --- | --- | --- | --- | --- | --- | --- |
 """
-MISSING = "\nNot trained yet: {names}. `make peers` trains these.\n"
 
 
 def settings(network: str, root: Path = Path()) -> dict[str, Any]:
@@ -131,16 +130,9 @@ def table(record: dict[str, Any], root: Path = Path()) -> str:
             runs = [run for run in record["runs"] if (run["peer"], run["network"]) == (peer, network)]
             if not runs:
                 continue
-            theirs, own = (
-                SeedValues.of({run["seed"]: run["test_accuracy"] for run in runs}),
-                ours(network, root),
-            )
-            difference = contrast(
-                [
-                    (1, f"{peer} {network}", SeedValues(theirs.by_seed, theirs.mean)),
-                    (-1, ROWS[network], SeedValues(own.by_seed, own.mean)),
-                ]
-            )
+            theirs = SeedValues.of({run["seed"]: run["test_accuracy"] for run in runs})
+            own = ours(network, root)
+            difference = contrast([(1, f"{peer} {network}", theirs), (-1, ROWS[network], own)])
             versions = ", ".join(f"{name} {version}" for name, version in runs[0]["versions"].items())
             cells = (
                 NAMES[network],
@@ -153,16 +145,7 @@ def table(record: dict[str, Any], root: Path = Path()) -> str:
                 f"{sum(run['cpu_seconds'] for run in runs) / len(runs):.0f}",
             )
             lines.append(f"| {' | '.join(cells)} |\n")
-    recorded = {(run["peer"], run["network"], run["seed"]) for run in record["runs"]}
-    missing = [
-        f"{NAMES[network]} by {NAMES[peer]} (seed {seed})"
-        for network in ROWS
-        for peer, seeds in SEEDS.items()
-        for seed in seeds
-        if (peer, network, seed) not in recorded
-    ]
-    text = TEXT.format(rows="`, `".join(ROWS.values()), record=RECORD) + "".join(lines)
-    return text + (MISSING.format(names=", ".join(missing)) if missing else "")
+    return TEXT.format(rows="`, `".join(ROWS.values()), record=RECORD) + "".join(lines)
 
 
 def percent(value: Mean, sign: str = "") -> str:

@@ -15,8 +15,7 @@ from torchvision import models
 
 from dprepro.clipping.normalization import BatchStatistics
 from dprepro.noise.streams import Streams
-from dprepro.pipeline.memory import keep_freed
-from dprepro.pipeline.methods.base import Execution, Task
+from dprepro.pipeline.methods.base import Execution, Task, keep_freed
 from dprepro.pipeline.methods.registry import build_method, build_net
 from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.models.adapters import add_adapters

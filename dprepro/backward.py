@@ -20,9 +20,15 @@ class PrivateBackward:
 
     A call on a sample's examples sets each trained parameter's ``grad`` to `noisy_sum`, divided by the
     expected size of a sample. Any optimizer of torch may follow. From then on, autograd raises an error if it
-    reaches a trained parameter of the network, because it would add a gradient without noise. If the sampler
-    has several ``ranks``, `torch.distributed` must have as many processes. Each calls with its part of the
-    sample, and all get the same gradients.
+    reaches a trained parameter of the network, because it would add a gradient without noise. A copy of the
+    network has no such guard.
+
+    Batches are compared with the sampler's samples by their sizes alone: other examples of the same number
+    aren't noticed. If samples at the end of a pass have no step, the next pass raises an error, and after the
+    last pass nothing does.
+
+    If the sampler has several ``ranks``, `torch.distributed` must have as many processes. Each calls with its
+    part of the sample, and all get the same gradients.
 
     Attributes:
         noise_multiplier: of the next call. A schedule that was fixed in advance may change it.

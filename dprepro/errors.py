@@ -75,3 +75,8 @@ def printable(text: str, most: int = 1000) -> str:
     return "".join(
         character if character.isprintable() else ascii(character)[1:-1] for character in shortened
     )
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 training``, ``3 trainings``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

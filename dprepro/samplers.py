@@ -34,6 +34,7 @@ class _SecretSampler(Sampler[list[int]]):
         self._process = os.getpid()
         self._drawn = 0  # samples of the begun pass
         self._sizes = deque[int]()  # of those of them that `check` has not seen
+        self._checked = False  # whether `check` sees the samples of the begun pass
         self._begin: int | None = None  # samples that the next pass leaves out; None: none, and a new key
         self._key = 0
 
@@ -50,6 +51,7 @@ class _SecretSampler(Sampler[list[int]]):
         Raises:
             UserError: the sizes differ, or no sample is left: the batch isn't this sample.
         """
+        self._checked = True
         drawn = self._sizes.popleft() if self._sizes else None
         if size != drawn:
             other = "no sample is left" if drawn is None else f"the drawn sample has {drawn}"
@@ -84,11 +86,17 @@ class _SecretSampler(Sampler[list[int]]):
             number = -1
         if type(drawn) is not int or not 0 <= drawn <= len(self) or not 0 <= number < 2**128:
             raise UserError(f"state: of {sorted(state)}; allowed: 'drawn', 0 to {len(self)}, and 'key'")
-        self._begin, self._key = drawn, number
+        self._begin, self._key, self._checked = drawn, number, False
 
     def _pass(self) -> Iterator[list[int]]:
         """Samples of a pass, of which the drawn ones are left out."""
         self._check_process()
+        if self._checked and self._sizes:
+            raise UserError(
+                f"{type(self).__name__}: {len(self._sizes)} samples of the last pass had no step; needed: a "
+                "step on every sample, also on an empty one, or a new sampler"
+            )
+        self._checked = False
         if self._begin is None:
             self._key = secrets.randbits(128)
         self._drawn, self._begin = self._begin or 0, None

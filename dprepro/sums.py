@@ -14,7 +14,7 @@ from torch import Tensor, distributed, nn
 from torch.nn.parameter import is_lazy
 
 from dprepro.accountants.records import SampledGaussian
-from dprepro.checking import checked, refuse_sparse, warn
+from dprepro.checking import checked, refuse_sparse
 from dprepro.clipping.clippers import (
     ClipperFactory,
     clipper_factory,
@@ -94,9 +94,6 @@ def noisy_sum(
     Raises:
         UserError: as in `clipped_sum`, or the processes of ``group`` differ in ``clip``, ``noise_multiplier``
             or parameters.
-
-    Warns:
-        UserWarning: as in `clipped_sum`.
     """
     given, size = _examples(inputs, labels, loss)
     at_once = min(at_once or size, size)
@@ -203,9 +200,6 @@ def clipped_sum(
             parameter has no size yet. Half precision, `torch.autocast` and matrix products in TF32 are
             refused, because their rounding would move the sum by more than ``clip``.
 
-    Warns:
-        UserWarning: the network changes variables outside itself, so tests are the only evidence of
-            independent gradients.
     """
     given, _ = _examples(inputs, labels, loss)
     return _clipped_sum(network, given, labels, clip, loss, reference)
@@ -344,11 +338,6 @@ def _sum_of_network(
     if kind not in tested:
         example = of_each(inputs, lambda value: value.new_zeros((1, *value.shape[1:])))
         factory = clipper_factory(network, example, 1, reference)
-        if factory.isolation == "tried":
-            warn(
-                "the network changes variables outside of itself from call to call; that these carry nothing "
-                "from one example to another is tried, not proven"
-            )
         tested[kind] = factory, *_classes(network, factory.example)
     factory, classes, is_own = tested[kind]
     if is_own != (labels is None):
@@ -363,7 +352,9 @@ def _sum_of_network(
         return ClippedSum(zeros, unit.new_zeros(0, 1), unit.new_zeros(0))
     bounds = _bounds(clip, len(tensors), unit.dtype, unit.device)
     try:
-        with torch.no_grad(), unchanged(tensors):
+        # the network's own, of which a private input would change others than the tests' inputs do
+        own = {**dict(network.named_parameters()), **dict(network.named_buffers())}
+        with torch.no_grad(), unchanged(own):
             clipper: Clipper = factory(network, loss)
             if parts is not None:
                 if isinstance(clipper, BookKeeping) and parts.sizes[0] >= LEAST_SUM:

@@ -35,7 +35,7 @@ from dprepro.pipeline.results import records
 from dprepro.pipeline.results.histories import curve_difference
 from dprepro.pipeline.results.predictions import errors_of
 from dprepro.pipeline.results.schema import EvaluationRecord, RowTrainings
-from dprepro.pipeline.results.searches import definitions
+from dprepro.pipeline.results.searches import definition_of
 from dprepro.pipeline.results.weights import repeated, weights_path
 from dprepro.pipeline.transport import dvclock
 
@@ -114,7 +114,7 @@ def _finding(subject: str, compare: Callable[[], str | None]) -> Finding:
 
 
 def _raw(name: str, settings: Settings) -> None:
-    raw.load(name, settings)
+    raw.check(name, settings)
 
 
 def _prepared(name: str, settings: Settings) -> None:
@@ -155,7 +155,7 @@ def _search(
             f"`dvc repro ledger@{wrong}`"
         )
     unchecked = [] if signed else [f"signature: {dvclock.LOCK} has no ledger of its row"]
-    if record.definition is None or record.definition not in definitions(name, settings, record.provenance):
+    if record.definition != definition_of(name, settings, record.provenance):
         unchecked.append("settings outside the grid: others than now, or recorded in another way")
     return "; ".join(unchecked) or None
 
@@ -204,7 +204,12 @@ def check_plan(key: str, run: RowTrainings, settings: Settings) -> str | None:
 def _params_at(revision: str) -> dict[str, Any] | None:
     """Content of params.yaml at a commit; None if git doesn't have the commit."""
     text = provenance.committed_text(PARAMS, revision)
-    return None if text is None else parse_yaml(text, PARAMS) or {}
+    return None if text is None else _parsed(text)
+
+
+@cache
+def _parsed(params: str) -> dict[str, Any]:
+    return parse_yaml(params, PARAMS) or {}
 
 
 def _differing(key: str, revision: str, settings: Settings) -> str | None:
@@ -328,7 +333,7 @@ def _measure(key: str, settings: Settings) -> None:
     Raises:
         UserError: a metric differs.
     """
-    from dprepro.pipeline.export.networks import CPU
+    from dprepro.pipeline.methods.base import CPU
     from dprepro.pipeline.training.evaluation import evaluate
 
     stored, directory = records.read_evaluation(key), Path().resolve()

@@ -5,12 +5,13 @@ from typing import Annotated
 
 import typer
 
+from dprepro.errors import counted
+
 
 def adopt(
     file: Annotated[Path, typer.Argument(help="A file written by `dprepro pack`.")],
 ) -> None:
     """Import rows from another machine, if settings, data and code versions are the same there and here."""
-    from dprepro.pipeline.ledgers.sentences import counted
     from dprepro.pipeline.params import load
     from dprepro.pipeline.transport.adopting import adopt as run
 

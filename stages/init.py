@@ -101,6 +101,11 @@ def stages(checkout: str) -> str:
     return re.sub(r"    deps:\n(      - .*\n)*", "    always_changed: true\n", checkout, count=1)
 
 
+def without_audits(stages: str) -> str:
+    """Contents of a dvc.yaml without the attacks on code, which take longer than a demo's other stages."""
+    return re.sub(r"  # Attacks on(.|\n)*?\n\n| +- reports/audits\n", "", stages)
+
+
 def _requirement() -> str:
     """Line for pip with the present dprepro: its wheel, folder or commit, or its version on an index."""
     from importlib.metadata import distribution

@@ -9,37 +9,7 @@ if TYPE_CHECKING:
     from dprepro.pipeline.params import Data, OwnFiles, Settings
 
 new = typer.Typer(no_args_is_help=True, help="Add your own data, a row or a level to params.yaml.")
-# kinds of files for each option of `new data`
-OF_KINDS: dict[str, tuple[str, ...]] = dict.fromkeys(("inputs", "labels", "clip"), ("npz",))
-OF_KINDS |= {"range": ("npz", "table"), "size": ("images",), "text": ("texts",), "label": ("texts", "table")}
-OF_KINDS |= dict.fromkeys(("target", "schema", "like"), ("table",))
-# options of a public network, with their keys in params.yaml
-OF_NETWORK = {
-    "network": "architecture",
-    "weights": "weights",
-    "weights-source": "source",
-    "weights-licence": "licence",
-    "trained-on": "trained_on",
-    "network-size": "size",
-}
-OF_KINDS |= dict.fromkeys(("group", "at-most"), ("texts", "table"))
-OF_KINDS |= dict.fromkeys(OF_NETWORK, ("images", "npz"))
 Name = Annotated[str, typer.Argument(help="Name of the new entry: small letters, digits and hyphens.")]
-Network = Annotated[
-    str | None,
-    typer.Option(
-        help="Public network of torchvision for images. `new data` stores features, not the images."
-    ),
-]
-Weights = Annotated[
-    str | None, typer.Option(help="File of network weights in this folder: safetensors or state dict.")
-]
-WeightsSource = Annotated[str | None, typer.Option(help="Source of the weights.")]
-WeightsLicence = Annotated[str | None, typer.Option(help="Licence of the weights.")]
-TrainedOn = Annotated[str | None, typer.Option(help="Training data of the network; they count as public.")]
-NetworkSize = Annotated[
-    int | None, typer.Option(min=16, help="Width and height of scaled images, in pixels.", show_default="224")
-]
 
 
 @new.command()
@@ -51,145 +21,67 @@ def data(
     table: Annotated[
         str | None, typer.Option(help="A CSV or Parquet file with one example per line.")
     ] = None,
-    csv: Annotated[str | None, typer.Option(hidden=True)] = None,
-    test: Annotated[
-        int | None,
-        typer.Option(min=1, help="Test examples, if the files have no test part; default: a sixth."),
-    ] = None,
-    inputs: Annotated[
-        str | None, typer.Option(help="npz: name of the array of inputs.", show_default="inputs")
-    ] = None,
-    labels: Annotated[
-        str | None, typer.Option(help="npz: name of the array of labels.", show_default="labels")
-    ] = None,
-    public: Annotated[
-        int | None,
-        typer.Option(
-            min=0, help="Number of examples that become public, for methods that need public examples."
-        ),
-    ] = None,
-    public_from: Annotated[
-        str | None,
-        typer.Option(help="Source of the public examples: a key of `raw` or `own`; default: these files."),
-    ] = None,
-    span: Annotated[
-        tuple[float, float] | None,
-        typer.Option(
-            "--range",
-            help="npz of floats, or --target: lower and upper bound of all values. Don't compute them from "
-            "the data.",
-        ),
-    ] = None,
-    clip: Annotated[bool, typer.Option("--clip", help="npz of floats: clip values to --range.")] = False,
-    size: Annotated[
-        int | None, typer.Option(min=1, help="images: crop and scale them to this width and height.")
-    ] = None,
-    text: Annotated[
-        str | None, typer.Option(help="texts: name of the column of texts.", show_default="text")
-    ] = None,
     label: Annotated[
         str | None, typer.Option(help="texts, table: name of the column of classes.", show_default="label")
     ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="table: name of a numeric column to predict; needs --range.")
+    size: Annotated[
+        int | None, typer.Option(min=1, help="images: crop and scale them to this width and height.")
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            help="texts, table: column that names the person of a line. ε then protects people, of whom the "
+            "first line is kept, or as many as `unit` of --schema says."
+        ),
     ] = None,
     schema: Annotated[
         Path | None,
         typer.Option(
-            help="table: a YAML file of classes and columns. Without it, the command only writes a template."
+            help="A YAML file with further keys of the declaration. A table needs one: without it, the "
+            "command only writes a template. A public table in its place gives the template its ranges."
         ),
     ] = None,
-    like: Annotated[
-        Path | None,
-        typer.Option(help="table: a public table with the same columns; the template gets its ranges."),
-    ] = None,
-    group: Annotated[
-        str | None,
-        typer.Option(help="texts, table: column that names the person of a line. ε then protects people."),
-    ] = None,
-    at_most: Annotated[
-        int | None,
-        typer.Option(min=1, help="--group: lines of a person that are kept. Don't compute it from the data."),
-    ] = None,
-    network: Network = None,
-    weights: Weights = None,
-    weights_source: WeightsSource = None,
-    weights_licence: WeightsLicence = None,
-    trained_on: TrainedOn = None,
-    network_size: NetworkSize = None,
 ) -> None:
     """Declare your own files in params.yaml and prepare splits and a manifest.
 
-    The files are added to .gitignore before any is read. No example becomes public without --public. The
-    command replaces an earlier declaration of this name if nothing was trained on it.
+    The files are added to .gitignore before any is read. No example becomes public without `public` in the
+    schema. The command replaces an earlier declaration of this name if nothing was trained on it.
     """
-    from pydantic import ValidationError
-
-    from dprepro.checking import problem_lines
     from dprepro.errors import UserError
     from dprepro.pipeline.data.fetch import fetch
-    from dprepro.pipeline.data.own.describe import PUBLIC, describe
+    from dprepro.pipeline.data.own.describe import describe
     from dprepro.pipeline.data.own.private import placing, protected
-    from dprepro.pipeline.data.own.schema import read_schema
+    from dprepro.pipeline.data.own.schema import read_schema, write_template
+    from dprepro.pipeline.data.own.tables import FORMATS
     from dprepro.pipeline.data.prepare import prepare
     from dprepro.pipeline.data.prepared import PREPARED
     from dprepro.pipeline.ledgers.data_budget import refuse_trained_on
-    from dprepro.pipeline.params import PARAMS, Public, load
+    from dprepro.pipeline.params import PARAMS, load
     from dprepro.pipeline.params.adding import Adding
-    from dprepro.pipeline.params.own import Unit
 
-    if csv is not None:
-        raise UserError("--csv: not known; allowed: --texts for a column of texts, --table for other columns")
     paths = {"npz": npz, "images": images, "texts": texts, "table": table}
     given = {kind: path for kind, path in paths.items() if path}
     if len(given) != 1:
         raise UserError(f"{', '.join(f'--{kind}' for kind in paths)}; needed: one of them")
     ((kind, path),) = given.items()
-    options: dict[str, Any] = {"test": test, "inputs": inputs, "labels": labels}
-    options |= {"range": span, "clip": clip or None, "size": size, "text": text, "label": label}
-    options |= {"schema": schema, "like": like, "target": target, "group": group, "at-most": at_most}
-    values = (network, weights, weights_source, weights_licence, trained_on, network_size)
-    options |= dict(zip(OF_NETWORK, values, strict=True))
-    fields = {key: value for key, value in options.items() if value is not None}
-    if strange := next((key for key in fields if kind not in OF_KINDS.get(key, (kind,))), None):
-        kinds = " or ".join(f"--{each}" for each in OF_KINDS[strange])
-        raise UserError(f"--{strange}: not allowed with --{kind}; allowed with {kinds}")
-    if (group is None) != (at_most is None) or (group and public and not public_from):
-        raise UserError("--group: goes with --at-most, and not with --public of these files")
     adding = Adding()
     adding.refuse(name, "raw")
-    if kind == "table":
-        if (target is None) != (span is None) or (target and label):
-            raise UserError("--target: goes with --range, and in place of --label")
-        fields["label"] = label or fields.pop("target", "label")
-        if schema is None:
-            protected(path)
-            _write_template(name, Path(path), fields["label"], like, bool(target), group)
-            return
-        if like is not None:
-            raise UserError("--like: not allowed with --schema; allowed for the template")
-        fields |= read_schema(fields.pop("schema"), target)
-        if target:
-            fields["target"] = fields.pop("range")
+    public_table = schema if schema is not None and schema.suffix.lower() in FORMATS else None
+    if kind == "table" and (schema is None or public_table):
+        protected(path)
+        write_template(Path(f"{name}.schema.yaml"), Path(path), label or "label", public_table, group)
+        return
+    fields: dict[str, Any] = {} if schema is None else read_schema(schema)
+    if label is not None:
+        fields["label"] = label
     if group is not None:
-        try:
-            fields["unit"] = Unit(column=fields.pop("group"), at_most=fields.pop("at-most"))
-        except ValidationError as problem:
-            lines = (f"own.{name}.unit.{line}" for line in problem_lines(problem))
-            raise UserError("\n".join(lines)) from problem
-    if weights_of := {key: fields.pop(key) for key in OF_NETWORK if key in fields}:
-        from dprepro.pipeline.data.own.trunk import width
-
-        fields["network"] = _weights(weights_of) | {"features": width(weights_of["network"])}
-        if kind == "images":
-            fields.setdefault("size", weights_of.get("network-size", 224))
-    if side := fields.pop("size", None):
-        fields |= {"resize": True, "shape": (None, side, side)}
-    if public_from == name:
-        raise UserError(f"--public-from {name}: is the new data set; allowed: another one, or --public alone")
-    unprotected = public if public is not None else PUBLIC if public_from else 0
+        unit = fields.setdefault("unit", {"at_most": 1})
+        if isinstance(unit, dict):
+            unit["column"] = group
+    if size is not None:
+        fields |= {"resize": True, "shape": (1, size, size)}
     with placing(name, path) as fields["path"]:
-        own, split = describe(name, kind, fields, public=Public(raw=public_from or name, count=unprotected))
+        own, split = describe(name, kind, fields)
         entries = {"own": _entry(own), "data": _entry(split)}
         if is_other := any(adding.differs(section, name, text) for section, text in entries.items()):
             refuse_trained_on(name, load())
@@ -205,55 +97,30 @@ def data(
     again = " again" if is_other else ""
     print(f"{name}: declared{again} in {PARAMS}; {fetched.folder} and {PREPARED / name}: {counts}")
     if own.unit is not None:
-        print(f"the unit of privacy is a person ({group}) with at most {at_most} examples")
-    if not unprotected:
-        print("none is public: methods that need public examples say so (--public, --public-from)")
+        kept = f"at most {own.unit.at_most} examples"
+        print(f"the unit of privacy is a person ({own.unit.column}) with {kept}")
+    if not split.public.count:
+        print("none is public: methods that need public examples say so (`public` of --schema)")
     elif split.public.raw == name:
-        print(f"{unprotected} of them are public from here on, and nothing protects them")
-
-
-def _weights(given: dict[str, Any]) -> dict[str, Any]:
-    """Declaration of public weights from the options of `OF_NETWORK`.
-
-    Raises:
-        UserError: an option or the file is missing.
-    """
-    from dprepro.errors import UserError, reading
-    from dprepro.pipeline.files import digest_file
-
-    needed = [key for key in OF_NETWORK if key != "network-size"]
-    if lacking := [key for key in needed if key not in given]:
-        raise UserError(
-            f"--{lacking[0]}: missing; a public network needs {', '.join(f'--{key}' for key in needed)}"
-        )
-    with reading(path := Path(given["weights"])):
-        digest = digest_file(path)
-    return {OF_NETWORK[key]: value for key, value in given.items()} | {"digest": digest}
-
-
-def _write_template(
-    name: str, table: Path, label: str, like: Path | None, number: bool, people: str | None
-) -> None:
-    """Write a template of a schema, and print its path."""
-    from dprepro.errors import UserError
-    from dprepro.pipeline.data.own.schema import template
-    from dprepro.pipeline.files import write_text
-
-    path = Path(f"{name}.schema.yaml")
-    if path.exists():
-        raise UserError(f"{path}: is there already; use it with --schema {path}, or delete it")
-    write_text(path, template(table, label, like, number, people))
-    source = f"from the public lines of {like}" if like else "from the names of the columns alone"
-    print(f"{path}: written {source}")
-    print(f"next: fill it without a look at the private lines, then the same command with --schema {path}")
+        print(f"{split.public.count} of them are public from here on, and nothing protects them")
 
 
 @new.command()
 def row(
     name: Name,
-    data: Annotated[str, typer.Option(help="A key of `data` in params.yaml.")],
-    model: Annotated[str, typer.Option(help="A file of pipeline/models/ or your lab/models/, without .py.")],
-    method: Annotated[str, typer.Option(help="A training method, such as dpsgd, or your own.")],
+    data: Annotated[
+        str, typer.Option(help="A key of `data` in params.yaml.", show_default="[required]")
+    ] = "",
+    model: Annotated[
+        str,
+        typer.Option(
+            help="A file of pipeline/models/ or your lab/models/, without .py.", show_default="[required]"
+        ),
+    ] = "",
+    method: Annotated[
+        str,
+        typer.Option(help="A training method, such as dpsgd, or your own.", show_default="[required]"),
+    ] = "",
     normalization: Annotated[str, typer.Option(help="none, layer, group, public_bn, ...")] = "none",
     epsilon: Annotated[float | None, typer.Option(help="Epsilon, for methods with this setting.")] = None,
     sigma: Annotated[float | None, typer.Option(help="Noise, for methods with this setting.")] = None,
@@ -265,12 +132,21 @@ def row(
         float | None, typer.Option(help="Step size. Choose it by a search on validation data.")
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of training runs at each level.")] = 1,
-    network: Network = None,
-    weights: Weights = None,
-    weights_source: WeightsSource = None,
-    weights_licence: WeightsLicence = None,
-    trained_on: TrainedOn = None,
-    network_size: NetworkSize = None,
+    network: Annotated[
+        str | None, typer.Option(help="Public network of torchvision, for the model `pretrained`.")
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="File of network weights in this folder: safetensors or state dict.")
+    ] = None,
+    weights_source: Annotated[str | None, typer.Option(help="Source of the weights.")] = None,
+    weights_licence: Annotated[str | None, typer.Option(help="Licence of the weights.")] = None,
+    trained_on: Annotated[
+        str | None, typer.Option(help="Training data of the network; they count as public.")
+    ] = None,
+    network_size: Annotated[
+        int | None,
+        typer.Option(min=16, help="Width and height of scaled images, in pixels.", show_default="224"),
+    ] = None,
     rank: Annotated[
         int | None, typer.Option(min=1, help="Rank of low-rank adapters. Without it, all layers are trained.")
     ] = None,
@@ -281,10 +157,11 @@ def row(
     """Declare a row in params.yaml, with suggested values for missing options."""
     from math import prod
 
-    from dprepro.errors import UserError, notice
+    from dprepro.errors import UserError, listed, notice
     from dprepro.pipeline.data.declaration import prepared_here
     from dprepro.pipeline.methods.settings import method_settings
-    from dprepro.pipeline.params import PAPERS, PARAMS, load, pick
+    from dprepro.pipeline.models.model import architectures
+    from dprepro.pipeline.params import PAPERS, PARAMS, load
     from dprepro.pipeline.params.adding import Adding
     from dprepro.pipeline.params.documents import flow
     from dprepro.pipeline.params.suggested import settings_for, too_many
@@ -292,9 +169,14 @@ def row(
     settings: Settings = load()
     adding = Adding()
     adding.refuse(name, "accounts")
-    pick({**settings.data, **settings.derived}, data, "data set")
-    if method not in method_settings():
-        raise UserError(f"--method {method}: not known; allowed: {', '.join(method_settings())}")
+    sets = {**settings.data, **settings.derived}
+    for option, value, known in (
+        *(("data", data, sets), ("model", model, architectures())),
+        ("method", method, method_settings()),
+    ):
+        if value not in known:
+            what = f"{value}: not known" if value else "missing"
+            raise UserError(f"--{option} {what}; allowed: {listed(sorted(known), 40) or 'none yet'}")
     options = {
         "epsilon": epsilon,
         "sigma": sigma,
@@ -315,10 +197,14 @@ def row(
     about: dict[str, Any] = {"name": model}
     about |= {} if normalization == "none" else {"normalization": normalization}
     about |= {} if rank is None else {"rank": rank}
-    of_network = (network, weights, weights_source, weights_licence, trained_on, network_size)
-    if any(of_network):
-        named = zip(OF_NETWORK, of_network, strict=True)
-        about["network"] = _weights({key: value for key, value in named if value is not None})
+    of_network: dict[str, Any] = {
+        **{"architecture": network, "weights": weights, "source": weights_source},
+        **{"licence": weights_licence, "trained_on": trained_on, "size": network_size},
+    }
+    if of_network := {key: value for key, value in of_network.items() if value is not None}:
+        from dprepro.pipeline.data.own.describe import with_digest
+
+        about["network"] = with_digest(of_network)
     adding.entry(
         "rows",
         name,
@@ -368,7 +254,6 @@ def level(
     from dprepro.errors import UserError
     from dprepro.pipeline.params import PARAMS, load
     from dprepro.pipeline.params.adding import Adding
-    from dprepro.pipeline.params.documents import flow
 
     declared = load().row(row)
     axis = declared.axis or declared.own_settings.axis
@@ -385,7 +270,7 @@ def level(
             f"rows.{row}: has plan {declared.plan!r}; a change would end it; allowed: another row"
         )
     adding = Adding()
-    adding.level(row, flow(given))
+    adding.level(row, given)
     adding.checked()
     adding.write()
     print(f"{row}: has the level {axis}={given[axis]:g}; train it with `dprepro repro {row}`")

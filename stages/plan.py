@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from dprepro.errors import counted
+
 
 def plan(
     rows: Annotated[
@@ -16,7 +18,6 @@ def plan(
     Expected times are means of recorded trainings: of the same row, else of the same network and method.
     """
     from dprepro.pipeline.identity import plan as planning
-    from dprepro.pipeline.ledgers.sentences import counted
     from dprepro.pipeline.params import load
 
     settings = load()
@@ -38,7 +39,8 @@ def plan(
     for (paper, budget), seconds in sorted(parts.items()):
         print(f"{paper}, {budget} budget: {_total(seconds)}")
     waiting = len(planned) - len(here)
-    print(f"to train: {_total([each.seconds for each in here])}; {waiting} rows wait for a GPU")
+    total = _total([each.seconds for each in here])
+    print(f"to train: {total}; waiting for a GPU: {counted(waiting, 'row')}")
 
 
 def _total(seconds: list[float | None]) -> str:
@@ -46,7 +48,7 @@ def _total(seconds: list[float | None]) -> str:
     known = [each for each in seconds if each is not None]
     time = f", {_span(sum(known))}" if known else ""
     unknown = f", {new} not known" if (new := len(seconds) - len(known)) else ""
-    return f"{len(seconds)} rows{time}{unknown}"
+    return f"{counted(len(seconds), 'row')}{time}{unknown}"
 
 
 def _span(seconds: float | None) -> str:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from dprepro.errors import counted
+
 
 def publish() -> None:
     """Build MLflow's store anew from the records."""
@@ -12,7 +14,6 @@ def build() -> dict[str, str]:
     """Publish with a progress bar; return the ids of the experiments by paper."""
     from dprepro.pipeline import params
     from dprepro.pipeline.files import digest_json, write_text
-    from dprepro.pipeline.ledgers.sentences import counted
     from dprepro.pipeline.reporting.sources import read_sources
     from dprepro.pipeline.tracking.publishing import STORE
     from dprepro.pipeline.tracking.publishing import publish as write

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from dprepro.errors import UserError
+from dprepro.errors import UserError, counted
 from dprepro.stages.train import CheckpointEvery
 
 LOCAL = "local"
@@ -61,12 +61,12 @@ def repro(
         todo = tasks.todo(settings, keys, ("--checkpoint-every", f"{checkpoint_every:g}"))
         waits += [task.name for task in todo if task.needs == "gpu" and not gpu]
         if todo := [task for task in todo if task.name not in waits]:
-            print(f"{len(todo)} rows on {on}; logs: {tasks.LOGS}", flush=True)
+            print(f"{counted(len(todo), 'row')} on {on}; logs: {tasks.LOGS}", flush=True)
             # with fewer rows than jobs, each row gets more cores
             new_done, new_failed = coordinator.run(settings, todo, words, min(jobs, len(todo)))
             done, failed = done | new_done, failed | new_failed
     time_each = f"in {_span(time.monotonic() - begun)}; one after the other {_span(sum(done.values()))}"
-    print(f"{len(done)} done, {len(failed)} failed, {len(waits)} wait for a GPU, {time_each}")
+    print(f"{len(done)} done, {len(failed)} failed, {len(waits)} waiting for a GPU, {time_each}")
     if failed:
         raise UserError("\n".join(f"{name}: {why}" for name, why in failed.items()))
 

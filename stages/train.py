@@ -36,8 +36,7 @@ def execution(device: str, physical: int = 0) -> "Execution":
     """
     import torch
 
-    from dprepro.pipeline.memory import keep_freed
-    from dprepro.pipeline.methods.base import Execution
+    from dprepro.pipeline.methods.base import Execution, keep_freed
 
     keep_freed()
     if device == "auto":

@@ -5,7 +5,7 @@ import random
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from dprepro.pipeline import extensions
 from dprepro.pipeline.data.prepared import Prepared, Split
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
-from tests.warm.commands import ROOT, environment, run, start
 
 # Files that take longest come first, so that workers (`pytest --no-loadscope-reorder`) end together
 LONG = [
@@ -27,20 +26,17 @@ LONG = [
 ]  # fmt: skip
 
 
-# A variable with the folder of what takes long to start or to make, and all workers share
+# A variable with the folder of what takes long to make, and all workers share
 SHARED = "DPREPRO_TESTS_SHARED"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make that folder, whose server ends with this process: it reads a pipe that nobody else holds open."""
+    """Make that folder."""
     if hasattr(config, "workerinput"):
         return  # a worker, which inherits the variable
     folder = tempfile.mkdtemp(prefix="dprepro-tests-")
     os.environ[SHARED] = folder
-    os.mkfifo(f"{folder}/alive")
-    alive = os.open(f"{folder}/alive", os.O_RDWR)  # to write alone would wait for the server
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
-    config.add_cleanup(lambda: os.close(alive))
 
 
 @contextmanager
@@ -75,26 +71,6 @@ def seeded_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seeded numbers in place of the operating system's, for tests that right code fails at times."""
     monkeypatch.setattr("secrets.token_bytes", random.randbytes)
     monkeypatch.setattr("secrets.randbits", random.getrandbits)
-
-
-@pytest.fixture(scope="session")
-def warm() -> Path:
-    """A folder with `dprepro` and `dvc` that start at once: see `tests.warm.server`."""
-    with alone() as folder:
-        if not (folder / "socket").exists():
-            with open(folder / "alive", "rb") as ends:
-                start(folder, ends)
-    return folder / "bin"
-
-
-@pytest.fixture(scope="session")
-def typed(warm: Path) -> Callable[..., str]:
-    """Type a line in a folder, where commands start at once and run the code in ``library``; what it says."""
-
-    def typed(line: str, folder: Path, library: Path = ROOT, fails: bool = False) -> str:
-        return run(line, folder, environment(library, warm), fails)
-
-    return typed
 
 
 @pytest.fixture(scope="session")
@@ -133,6 +109,8 @@ def forgetting() -> Iterator[None]:
         patch.setattr(extensions, "_laboratory", {})
         patch.setattr(sys, "path", [*sys.path])
         yield
+        for name in [name for name in sys.modules if name.partition(".")[0] in extensions._laboratory]:
+            del sys.modules[name]
     for kept in extensions._caches:
         kept.cache_clear()
 

@@ -6,17 +6,20 @@ refuses to train.
 
 import hashlib
 import json
+import os
 import re
+import shlex
 import shutil
-import subprocess
+import signal
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
@@ -24,14 +27,17 @@ from ruamel.yaml import YAML
 from dprepro.pipeline import params
 from dprepro.pipeline.identity.entries import entries
 from dprepro.pipeline.results import records
+from dprepro.pipeline.training import rows
+from dprepro.pipeline.transport import dvclock
 from dprepro.pipeline.transport.dvclock import EMPTY
-from dprepro.stages.init import stages
+from dprepro.stages.init import stages, without_audits
 from tests.checkout import copy_code
+from tests.commands import answer, environment
 from tests.docs.blocks import edit
 from tests.not_none import not_none
-from tests.warm.commands import environment
 
 ROOT = Path(__file__).parents[1]
+WHOLE = (ROOT / "dvc.yaml").read_text()
 NAME = "rows.dprepro.tar.gz"
 ONE_SEED = "seeds: 1\n    reproducible: true\n    settings: {batch: 8"  # of `toy`
 TWO_SEEDS = ONE_SEED.replace("1", "2", 1)
@@ -77,31 +83,24 @@ rows:
     settings: {batch: 10, epochs: 0.5, learning_rate: 0.01, draws: 1}
     levels: [{sigma: 0.1}]
 """
-# `dprepro` as in a place where training must not happen
-UNTRAINING = """\
-#!/bin/sh
-if [ "$1" = train ]; then echo "trained again" >&2; exit 1; fi
-exec "{dprepro}" "$@"
-"""
 
 
 class Checkout:
     """A folder under git and DVC, and commands run in it."""
 
-    def __init__(self, folder: Path, warm: Path, first: Path | None = None) -> None:
-        """``warm`` has the commands; what lies in ``first`` goes before them."""
-        self.folder, self.warm = folder, warm
-        # the library that a test may edit is the one that the stages run
-        self.environment = environment(folder, *([] if first is None else [first]), warm)
+    def __init__(self, folder: Path) -> None:
+        """Its commands may do anything."""
+        self.folder, self.library = folder, ROOT  # that whose code commands run
+        self.before: dict[str, Callable[[], object]] = {}  # as `tests.commands.Before`
+
+    def answer(self, *command: str) -> tuple[int, str, str]:
+        """Status, output and standard error of a command."""
+        return answer(shlex.join(command), self.folder, environment(self.library), self.before)
 
     def run(self, *command: str) -> str:
-        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True)
-        assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
-
-    def allow_training(self) -> None:
-        """Take the `dprepro` that trains from here on."""
-        self.environment = environment(self.folder, self.warm)
+        status, said, noise = self.answer(*command)
+        assert status == 0, f"{' '.join(command)}\n{said}\n{noise}"
+        return said
 
     def commit(self, message: str) -> None:
         self.run("git", "add", "--all")
@@ -112,31 +111,25 @@ class Checkout:
         return json.loads(self.run("dvc", "status", "--json", *stages))
 
 
-def without_audits(stages: str) -> str:
-    """A dvc.yaml without the stages that attack code, and those that read them."""
-    audits = stages[stages.index("  # Attacks on the row's own code") : stages.index("  account:\n")]
-    return stages.replace(audits, "").replace("      - reports/audits\n", "")
-
-
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("workshop")
 
 
 @pytest.fixture(scope="module")
-def origin(workshop: Path, warm: Path) -> Checkout:
+def origin(workshop: Path) -> Checkout:
     """A checkout where everything was run, and its results pushed to a folder."""
     folder = workshop / "origin"
     for name in (".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
-    (folder / "dvc.yaml").write_text(without_audits((ROOT / "dvc.yaml").read_text()))
+    (folder / "dvc.yaml").write_text(without_audits(WHOLE))
     copy_code(folder)
     for name in ("examples/scattering/reports/summary.csv", "papers/none", "reports/searches/none"):
         (folder / name).parent.mkdir(parents=True)
         (folder / name).touch()  # git has no empty folders
     (folder / "params.yaml").write_text(PARAMS)
-    checkout = Checkout(folder, warm)
+    checkout = Checkout(folder)
     checkout.run("git", "init", "--quiet", "--initial-branch", "main")
     config = (ROOT / ".dvc/config").read_text().replace("[core]\n", "[core]\n    remote = store\n")
     config += f"['remote \"store\"']\n    url = {workshop / 'store'}\n"
@@ -153,13 +146,10 @@ def origin(workshop: Path, warm: Path) -> Checkout:
 
 
 @pytest.fixture
-def clone(origin: Checkout, warm: Path, tmp_path: Path) -> Iterator[Checkout]:
+def clone(origin: Checkout, tmp_path: Path) -> Iterator[Checkout]:
     """A second checkout, where training fails."""
-    fake = tmp_path / "bin/dprepro"
-    fake.parent.mkdir()
-    fake.write_text(UNTRAINING.format(dprepro=warm / "dprepro"))
-    fake.chmod(0o755)
-    checkout = Checkout(tmp_path / "clone", warm, fake.parent)
+    checkout = Checkout(tmp_path / "clone")
+    checkout.before["train"] = lambda: sys.exit("trained again")
     origin.run("git", "clone", "--quiet", str(origin.folder), str(checkout.folder))
     yield checkout
     shutil.rmtree(checkout.folder)  # torch runs leave megabytes; pytest would keep three sessions of them
@@ -234,6 +224,7 @@ def test_plan_and_dvc_agree_on_what_an_edit_or_a_version_trains(bare: Checkout) 
         bare.run("dprepro", "identity")
         return bare.run("dprepro", "plan")
 
+    bare.library = bare.folder
     # a method's version trains its rows, and its code alone nothing: golden values would tell of that
     settings, method = (bare.folder / f"pipeline/methods/dpsgd/{name}.py" for name in ("settings", "method"))
     method.write_text(method.read_text().replace("value / self.batch", "2 * value / self.batch"))
@@ -249,7 +240,7 @@ def test_plan_and_dvc_agree_on_what_an_edit_or_a_version_trains(bare: Checkout) 
     edit(bare.folder / "params.yaml", ONE_SEED, TWO_SEEDS)
     said = plan()
     assert "toy: 1 training (never ran), 1 stand; about" in said
-    assert "to train: 1 rows" in said
+    assert "to train: 1 row," in said
     assert {stage for stage in would_run(bare) if stage.startswith("train@")} == {"train@toy"}
     edit(bare.folder / "params.yaml", "settings: {batch: 8,", "settings: {batch: 10,")
     said = plan()
@@ -265,7 +256,7 @@ def test_a_new_seed_trains_what_has_no_weights_here(clone: Checkout, pulled: boo
     other = (clone.folder / "reports/trainings/other.jsonl").read_bytes()
     before = (clone.folder / "reports/trainings/toy.jsonl").read_text().splitlines()
     edit(clone.folder / "params.yaml", ONE_SEED, TWO_SEEDS)
-    clone.allow_training()
+    clone.before.clear()
     clone.run("dvc", "repro", "prepare@toy")
     said = clone.run("dvc", "repro", "--allow-missing", "ledger@toy", "evaluate@toy", "ledger@other")
     assert ("toy: 1 trained, 1 stand" if pulled else "toy: 2 trained, 0 stand") in said
@@ -294,22 +285,19 @@ def pointers(checkout: Checkout) -> dict[str, int]:
 def refused(checkout: Checkout, *command: str) -> str:
     """What a command says that fails; records and lock stay as they are."""
     before = checkout.run("git", "status", "--porcelain")
-    done = subprocess.run(
-        command, cwd=checkout.folder, env=checkout.environment, capture_output=True, text=True
-    )
-    assert done.returncode != 0, done.stdout
+    status, *said = checkout.answer(*command)
+    assert status != 0, said
     assert checkout.run("git", "status", "--porcelain") == before
-    return done.stdout + done.stderr
+    return "".join(said)
 
 
-KILLING = """\
-#!/bin/sh
-if [ "$1" = evaluate ]; then kill -KILL $PPID; exit 1; fi
-exec "{dprepro}" "$@"
-"""
+def kill_dvc() -> None:
+    """Before a stage's command."""
+    os.kill(os.getppid(), signal.SIGKILL)
+    sys.exit(1)
 
 
-def test_a_clone_without_weights_rebuilds_what_it_is_asked_for(bare: Checkout, warm: Path) -> None:
+def test_a_clone_without_weights_rebuilds_what_it_is_asked_for(bare: Checkout) -> None:
     whole = {"toy": 1, "other": 2}
     before = not_none(records.read_run("other", bare.folder))
     # whoever trusts the records: nothing runs, and nothing changes
@@ -329,25 +317,13 @@ def test_a_clone_without_weights_rebuilds_what_it_is_asked_for(bare: Checkout, w
         assert "accuracy" not in said
     assert pointers(bare) == whole
     # killed between training and measuring: the trainings stand, and the lock has their weights
-    (killing := bare.folder.parent / "killing/dprepro").parent.mkdir()
-    killing.write_text(KILLING.format(dprepro=warm / "dprepro"))
-    killing.chmod(0o755)
-    able, bare.environment = (
-        environment(bare.folder, warm),
-        environment(bare.folder, killing.parent, warm),
-    )
-    done = subprocess.run(
-        ("dvc", "repro", "evaluate@other"),
-        cwd=bare.folder,
-        env=bare.environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode != 0
-    assert "weights of 3 trainings of 2 rows are not here" in done.stdout
-    assert "other: 2 of 2 to train, about 0:00:0" in done.stdout
+    bare.before = {"evaluate": kill_dvc}
+    status, said, _ = bare.answer("dvc", "repro", "evaluate@other")
+    assert status == -signal.SIGKILL
+    assert "weights of 3 trainings of 2 rows are not here" in said
+    assert "other: 2 of 2 to train, about 0:00:0" in said
     assert pointers(bare) == whole
-    bare.environment = able
+    bare.before.clear()
     # measured, and compared with what the record had
     said = bare.run("dvc", "repro", "evaluate@other")
     assert "train@other' didn't change" in said
@@ -371,19 +347,20 @@ def test_a_clone_without_weights_rebuilds_what_it_is_asked_for(bare: Checkout, w
     assert pointers(bare) == whole
 
 
-KILLED_INSIDE = """\
-#!/bin/sh
-if [ "$1" != train ]; then exec "{dprepro}" "$@"; fi
-"{python}" -m dprepro.stages "$@" & training=$!
-until ls runs/other/*.safetensors 2>/dev/null; do
-    kill -0 $training 2>/dev/null || exit 1
-    sleep .01
-done
-kill -KILL $training $PPID
-"""
+def kill_after_weights() -> None:
+    """Kill this process and DVC once it has written a file of weights."""
+    write = rows.write_weights
+
+    def write_and_kill(path: Path, model: Any) -> str:
+        write(path, model)
+        for process in (os.getppid(), os.getpid()):
+            os.kill(process, signal.SIGKILL)
+        raise AssertionError("killed")
+
+    rows.write_weights = write_and_kill  # type: ignore[attr-defined]
 
 
-def test_no_command_loses_a_pointer(bare: Checkout, warm: Path, workshop: Path) -> None:
+def test_no_command_loses_a_pointer(bare: Checkout, workshop: Path) -> None:
     """Each command, where a row has one of its two weights here, whether it succeeds or fails."""
     whole = {"toy": 1, "other": 2}
     bare.run("dvc", "repro", "prepare@toy")
@@ -394,27 +371,19 @@ def test_no_command_loses_a_pointer(bare: Checkout, warm: Path, workshop: Path) 
         for member in every:
             if "seed=1" not in member.name:
                 some.addfile(member, every.extractfile(member))
-    (killing := bare.folder.parent / "killed/dprepro").parent.mkdir()
-    killing.write_text(KILLED_INSIDE.format(dprepro=warm / "dprepro", python=sys.executable))
-    killing.chmod(0o755)
-    killed = environment(bare.folder, killing.parent, warm)
     said: dict[str, str] = {}
     dprepro = ["status", "plan other", "verify other", "adopt half", "ledger other", "evaluate other"]
     dprepro += ["export other model --seed 1", "pack other"]
     dvc = ["repro --allow-missing", "repro --dry --force evaluate@other", "status"]
     for command in (*(f"dprepro {each}" for each in dprepro), *(f"dvc {each}" for each in dvc)):
-        said[command] = subprocess.run(
-            command.split(), cwd=bare.folder, env=bare.environment, capture_output=True, text=True
-        ).stdout
+        _, said[command], _ = bare.answer(*command.split())
         assert pointers(bare) == whole, command
     assert "it is not signed" in said["dprepro adopt half"]
-    done = subprocess.run(
-        ["dvc", "repro", "evaluate@other"], cwd=bare.folder, env=killed, capture_output=True
-    )
-    assert done.returncode != 0
+    bare.before = {"train": kill_after_weights}
+    assert bare.answer("dvc", "repro", "evaluate@other")[0] == -signal.SIGKILL
     assert pointers(bare) == whole
     assert len(not_none(records.read_run("other", bare.folder)).trainings) == 2
-    bare.allow_training()
+    bare.before.clear()
     bare.run("dprepro", "train", "other")
     assert pointers(bare) == whole
     bare.run("dvc", "repro", "evaluate@other")
@@ -434,24 +403,27 @@ def test_weights_from_a_remote_train_nothing(clone: Checkout) -> None:
 
 def test_signing_without_weights_keeps_the_pointer(bare: Checkout) -> None:
     """As `adopt` and `dprepro repro` sign; also where some of the weights are here."""
-    sign = "from dprepro.pipeline import params; from dprepro.pipeline.transport import dvclock; "
-    sign += "dvclock.sign(params.load(), dvclock.stages_of('other'))"
+
+    def sign() -> None:
+        with chdir(bare.folder):
+            dvclock.sign(params.load(), dvclock.stages_of("other"))
+
     before = (bare.folder / "dvc.lock").read_text()
-    bare.run(sys.executable, "-c", sign)
+    sign()
     assert (bare.folder / "dvc.lock").read_text() == before
     path = bare.folder / "runs/other/sigma=0.1,seed=0.safetensors"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"one of two")
-    bare.run(sys.executable, "-c", sign)
+    sign()
     assert (bare.folder / "dvc.lock").read_text() == before
 
 
 def test_one_command_brings_data_and_trains_in_a_fresh_clone(bare: Checkout) -> None:
     """DVC's own, with --allow-missing, skips what makes the data."""
     edit(bare.folder / "params.yaml", ONE_SEED, TWO_SEEDS)
-    bare.allow_training()
+    bare.before.clear()
     assert not (bare.folder / "data").exists()
-    bare.run(sys.executable, "-m", "dprepro.stages", "repro", "toy")  # whose workers need a real Python
+    bare.run("dprepro", "repro", "toy")
     run = not_none(records.read_run("toy", bare.folder))
     assert [training.seed for training in run.trainings] == [0, 1]
     assert [
@@ -497,13 +469,12 @@ def test_adopting_without_the_data_and_beside_them(clone: Checkout, workshop: Pa
     assert clone.status("train@toy", "evaluate@toy", "ledger@toy") == {}
 
 
-def test_demo_has_the_stages_of_the_real_thing() -> None:
-    """All but audits: they attack code, which is the same there, and would take longer than the rest."""
-    # what stands before them are metrics and plots
-    demo, whole = (
-        (ROOT / name).read_text().partition("\nstages:")[2] for name in ("demo/dvc.yaml", "dvc.yaml")
-    )
-    assert demo == without_audits(stages(whole))
+def test_demo_has_all_stages_but_audits() -> None:
+    demo, whole = (YAML(typ="safe").load(each)["stages"] for each in (without_audits(WHOLE), WHOLE))
+    del whole["audit"]
+    for reader in ("publish", "report"):
+        whole[reader]["deps"].remove("reports/audits")
+    assert demo == whole
 
 
 def test_every_committed_stage_read_what_another_wrote() -> None:
@@ -548,14 +519,12 @@ def test_every_committed_stage_is_in_the_lock() -> None:
     assert [out["path"] for out in outs if out.get("md5") != digests[out["path"]]] == []
 
 
-@pytest.mark.parametrize("folder", [ROOT, ROOT / "demo"])
-def test_every_stage_has_its_digest_as_its_only_parameter(folder: Path) -> None:
-    yaml = YAML(typ="safe")
-    declared = yaml.load(folder / "dvc.yaml")
-    stages = {name: stage.get("do", stage) for name, stage in declared["stages"].items()}
-    assert set(stages.pop("identity")) >= {"deps" if folder == ROOT else "always_changed"}
-    keys = entries(params.load(folder / "params.yaml")).keys()
-    for name, stage in stages.items():
+@pytest.mark.parametrize(("dependency", "text"), [("deps", WHOLE), ("always_changed", stages(WHOLE))])
+def test_every_stage_has_its_digest_as_its_only_parameter(dependency: str, text: str) -> None:
+    declared = {name: each.get("do", each) for name, each in YAML(typ="safe").load(text)["stages"].items()}
+    assert dependency in declared.pop("identity")
+    keys = entries(params.load(ROOT / "params.yaml")).keys()
+    for name, stage in declared.items():
         (parameter,) = stage["params"]
         (entry,) = parameter["reports/identity.json"]
         assert entry == (name if name in ("report", "publish") else f"{name}.${{key}}")

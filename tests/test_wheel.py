@@ -4,6 +4,7 @@ The packages of those environments are links to the ones that are installed here
 each takes minutes.
 """
 
+import json
 import os
 import re
 import shutil
@@ -12,7 +13,6 @@ import sys
 import sysconfig
 import zipfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from importlib.metadata import Distribution, distribution, distributions
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,11 @@ from ruamel.yaml import YAML
 from torchvision import models
 
 from dprepro.pipeline.files import digest_files
+from dprepro.stages.init import without_audits
+from tests import commands
 from tests.docs.blocks import CONSOLE, WRITTEN, blocks, edit, lay
 from tests.laboratory import take_renyi_dp
 from tests.not_none import not_none
-from tests.test_dvc import without_audits
-from tests.warm.commands import commands, run
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("dprepro",)
@@ -74,20 +74,32 @@ class Installed:
                     (self.site / top).symlink_to(str(needed.locate_file(top)))
         who = {f"GIT_{role}_{what}": "test" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
         path = f"{folder / 'bin'}:{os.defpath}"
-        self.cold = {**who, "PATH": path, "HOME": str(folder), "OMP_NUM_THREADS": "1"}
-        self.environment = self.cold
-
-    @contextmanager
-    def warm(self, folder: Path) -> Iterator[None]:
-        """Have commands start at once while the block lasts, with the packages of this environment alone."""
-        with commands(folder, self.python, self.cold) as place:
-            self.environment = {**self.cold, "PATH": f"{place}:{self.cold['PATH']}"}
-            yield
-        self.environment = self.cold
+        self.environment = {**who, "PATH": path, "HOME": str(folder), "OMP_NUM_THREADS": "1"}
+        self.forking: subprocess.Popen[str] | None = None
 
     def type(self, line: str, folder: Path, fails: bool = False) -> str:
-        """What a line says that is typed in a folder."""
-        return run(line, folder, self.environment, fails)
+        """What a line says that is typed in a folder, by a process of this environment."""
+        done = subprocess.run(
+            line, shell=True, cwd=folder, env=self.environment, capture_output=True, text=True
+        )
+        return self._said(line, done.returncode, done.stdout + done.stderr, fails)
+
+    def type_fast(self, line: str, folder: Path, fails: bool = False) -> str:
+        """The same, by forks of one process, which has imported the packages of this environment."""
+        if self.forking is None:
+            script = [self.python, "-P", commands.__file__]
+            self.forking = subprocess.Popen(
+                script, env=self.environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+        asked, answers = not_none(self.forking.stdin), not_none(self.forking.stdout)
+        print(json.dumps([line, str(folder)]), file=asked, flush=True)
+        status, *said = json.loads(answers.readline())
+        return self._said(line, status, "".join(said), fails)
+
+    @staticmethod
+    def _said(line: str, status: int, said: str, fails: bool) -> str:
+        assert (status != 0) == fails, f"{line}\n{said}"
+        return said
 
     def digest(self) -> str:
         """Of the files that the wheel brought."""
@@ -134,10 +146,12 @@ def bare(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Installed:
 
 @pytest.fixture(scope="module")
 def laboratory(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Iterator[Installed]:
-    """An environment with all extras of a laboratory, whose commands start at once."""
+    """An environment with all extras of a laboratory."""
     environment = Installed(tmp_path_factory.mktemp("environment"), wheel, ["lab", "text", "vision"])
-    with environment.warm(tmp_path_factory.mktemp("warm")):
-        yield environment
+    yield environment
+    if environment.forking is not None:
+        not_none(environment.forking.stdin).close()
+        environment.forking.wait()
 
 
 def test_the_wheel_has_all_that_is_read_when_it_runs(wheel: Path) -> None:
@@ -174,9 +188,10 @@ def test_the_library_works_beside_modules_of_ones_own(bare: Installed, tmp_path:
     )
     shown = [block for block in blocks("docs/library.md") if block.language == "python"]
     assert sum(bool(elsewhere.search(block.text)) for block in shown) == 4  # tests/library/test_backward.py
-    for place, block in enumerate(block for block in shown if not elsewhere.search(block.text)):
-        (tmp_path / f"block_{place}.py").write_text(block.text)
-        bare.type(f"python block_{place}.py", tmp_path)
+    here = [block.text for block in shown if not elsewhere.search(block.text)]
+    lay(tmp_path, {f"block_{place}.py": text for place, text in enumerate(here)})
+    run_all = f"import runpy; [runpy.run_path(f'block_{{place}}.py') for place in range({len(here)})]"
+    bare.type(f'python -c "{run_all}"', tmp_path)
 
 
 def test_a_command_says_which_extra_it_lacks_and_works_with_it(
@@ -188,9 +203,9 @@ def test_a_command_says_which_extra_it_lacks_and_works_with_it(
     (tmp_path / "params.yaml").write_text(PARAMS)
     lacking = "dprepro: {}: not installed; `pip install 'dprepro[{}]'` brings it\n"
     assert bare.type("dprepro publish", tmp_path, fails=True) == lacking.format("mlflow", "lab")
-    laboratory.type("dprepro fetch ag-news", tmp_path)
-    assert "train 150, validation 20" in laboratory.type("dprepro prepare ag-news", tmp_path)
-    run("dprepro account counted", tmp_path, laboratory.cold)
+    laboratory.type_fast("dprepro fetch ag-news", tmp_path)
+    assert "train 150, validation 20" in laboratory.type_fast("dprepro prepare ag-news", tmp_path)
+    laboratory.type("dprepro account counted", tmp_path)
     assert (tmp_path / "reports/ledgers/counted.json").exists()
 
 
@@ -214,7 +229,7 @@ def test_the_page_for_authors_from_top_to_bottom(laboratory: Installed, tmp_path
                 stages.write_text(without_audits(stages.read_text()))
                 edit(folder / "params.yaml", "levels: [{epsilon: 3}, {epsilon: 8}]", "levels: [{epsilon: 8}]")
             elif not line.startswith("pip "):
-                told.append(environment.type(line, folder))
+                told.append(environment.type_fast(line, folder))
     assert environment.digest() == before
     # its own paper alone, with verdicts on both tables
     assert "<title>My paper" in (folder / "reports/index.html").read_text()
@@ -234,7 +249,7 @@ def test_the_page_for_authors_from_top_to_bottom(laboratory: Installed, tmp_path
     workflow = YAML(typ="safe").load(folder / ".github/workflows/report.yaml")
     for step in workflow["jobs"]["report"]["steps"]:
         if not step.get("run", "pip ").startswith("pip "):
-            environment.type(step["run"], tmp_path / "clone")
+            environment.type_fast(step["run"], tmp_path / "clone")
     rendered = [place / "reports/index.html" for place in (folder, tmp_path / "clone")]
     assert rendered[0].read_bytes() == rendered[1].read_bytes()
     # pip can install what requirements.txt names
@@ -245,13 +260,13 @@ def test_the_page_for_authors_from_top_to_bottom(laboratory: Installed, tmp_path
 
 
 NETWORK = (
-    "--network resnet18 --weights resnet18.pth --weights-source example.org --weights-licence BSD-3-Clause "
-    "--trained-on ImageNet --network-size 32"
+    "network: {architecture: resnet18, weights: resnet18.pth, source: example.org, licence: BSD-3-Clause, "
+    "trained_on: ImageNet, size: 32}\n"
 )
 # by kind: options of `new data`, model, and a file to predict
 KINDS = {
     "table": ("--table ../mine.csv --label text --schema ../mine.yaml", "logistic", "../mine.csv"),
-    "images": (f"--images ../images {NETWORK}", "logistic", "../images/red/0.png"),
+    "images": ("--images ../images --schema ../network.yaml", "logistic", "../images/red/0.png"),
     "texts": ("--texts ../mine.csv", "bilstm", "../mine.csv"),
 }
 
@@ -264,6 +279,7 @@ def _own_files(folder: Path) -> None:
         for number in range(120)
     ]
     (folder / "mine.csv").write_text("\n".join(["text,label,number", *lines]) + "\n")
+    (folder / "network.yaml").write_text(NETWORK)
     (folder / "mine.yaml").write_text("classes: [good, bad]\ncolumns: {number: {range: [0, 100]}}\n")
     for name, channel in (("red", 0), ("blue", 2)):
         (folder / "images" / name).mkdir(parents=True)
@@ -279,7 +295,7 @@ def test_private_data_take_six_commands(laboratory: Installed, tmp_path: Path, k
     options, model, file = KINDS[kind]
     _own_files(tmp_path)
     folder = tmp_path / "lab"
-    laboratory.type("dprepro init --private lab", tmp_path)
+    laboratory.type_fast("dprepro init --private lab", tmp_path)
     lay(folder, OWN_MODULES)
     torch.save(models.resnet18().state_dict(), folder / "resnet18.pth")
     for line in (
@@ -288,10 +304,10 @@ def test_private_data_take_six_commands(laboratory: Installed, tmp_path: Path, k
         "dvc repro evaluate@first ledger@first audit@first",
         "dprepro export first out",
     ):
-        laboratory.type(line, folder)
+        laboratory.type_fast(line, folder)
         if line.startswith("dprepro new row "):
             take_renyi_dp(folder)
-    assert "class" in laboratory.type(f"dprepro predict out {file}", folder)
+    assert "class" in laboratory.type_fast(f"dprepro predict out {file}", folder)
     for record in ("evaluations/first.jsonl", "ledgers/first.json", "audits/first.json"):
         assert (folder / "reports" / record).exists(), record
     assert "ε ≤ " in (folder / "out/privacy-statement.html").read_text()

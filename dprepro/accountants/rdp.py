@@ -15,9 +15,8 @@
 """
 
 import logging
-from collections.abc import Callable, Iterator
-from functools import lru_cache
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache, partial
 from math import factorial, inf, isfinite, log, log1p, log2, pi, sqrt
 
 import numpy as np
@@ -41,7 +40,6 @@ ORDERS = (
 # for samples without replacement: their bound takes long at large orders, and interpolates between whole ones
 WHOLE_ORDERS = (*range(2, 64), 64, 80, 96, 128, 192, 256, 512, 1024)
 LEAST_NOISE = 0.05  # below, the integral at fractional orders takes long, and sampling saves little
-PARTS = (1, 64, 256, 1024, 5000)  # limits of parts of the orders; later parts are used only if needed
 LEFT_OUT = 1e-6  # distance from the smallest epsilon, far above rounding, of orders that are left out
 # ends of the integral, in standard deviations beyond the outermost means: densities there are e^-72
 REACH = 12.0
@@ -55,9 +53,6 @@ TAN = f"Sander et al. 2022; an approximation for noise multipliers above about {
 def rdp_epsilon(event: DpEvent, delta: float) -> float:
     """Epsilon by Renyi DP with the improved conversion; neighbours add or remove one example.
 
-    It is the smallest of all `ORDERS`. An order is left out if it can't be the smallest, because a divergence
-    is at least that of a smaller order. Whole orders come first: the others take longer.
-
     Args:
         event: composed mechanism.
         delta: delta of the guarantee.
@@ -65,33 +60,49 @@ def rdp_epsilon(event: DpEvent, delta: float) -> float:
     Returns:
         An upper bound on epsilon.
     """
+
+    def divergence(order: float) -> float:
+        return float(RdpAccountant([order], NeighboringRelation.ADD_OR_REMOVE_ONE).compose(event).rdp[0])
+
+    return _smallest(ORDERS, divergence, partial(_improved, delta))
+
+
+def _smallest(
+    orders: Iterable[float],
+    divergence: Callable[[float], float],
+    converted: Callable[[float, float], float],
+) -> float:
+    """Smallest epsilon at ``orders``; infinity without a bound.
+
+    An order is left out if it can't give the smallest, because a divergence is at least that of a smaller
+    order. Whole orders come first: the others take longer.
+
+    Args:
+        orders: orders above 1.
+        divergence: Renyi divergence at an order; infinity without a bound.
+        converted: epsilon by an order and the divergence there.
+
+    Returns:
+        The epsilon.
+    """
     epsilon, divergences = inf, {1.0: 0.0}  # of whole orders
-    for order in sorted(ORDERS, key=lambda order: (order % 1 > 0, log2(order) % 1 > 0, order)):
+    for order in sorted(orders, key=lambda order: (order % 1 > 0, log2(order) % 1 > 0, order)):
         smaller = divergences[max(known for known in divergences if known <= order)]
-        if smaller + log1p(-1 / order) - log(delta * order) / (order - 1) > epsilon + LEFT_OUT:
+        if converted(order, smaller) > epsilon + LEFT_OUT:
             continue
-        accountant = RdpAccountant([order], NeighboringRelation.ADD_OR_REMOVE_ONE).compose(event)
-        epsilon = min(epsilon, float(accountant.get_epsilon(delta)))
-        divergence = float(accountant.rdp[0])
-        if order % 1 == 0 and isfinite(divergence):
-            divergences[order] = divergence
+        if isfinite(exact := divergence(order)):
+            epsilon = min(epsilon, converted(order, exact))
+            if order % 1 == 0:
+                divergences[order] = exact
     return epsilon
 
 
-def _is_minimum(divergence: float, order: float, epsilon: float) -> bool:
-    """Check that no order above ``order`` can give an epsilon below ``epsilon``.
-
-    Higher orders take longer. A divergence grows with its order. The improved conversion subtracts at most
-    a gain from the divergence, and this gain falls with the order.
-
-    Returns:
-        True if no higher order gives a smaller epsilon.
-    """
-    gain = log(order) / (order - 1) - log1p(-1 / order)
-    return isfinite(divergence) and divergence > epsilon + gain
+def _improved(delta: float, order: float, divergence: float) -> float:
+    """Epsilon by the improved conversion."""
+    return float(compute_epsilon([order], [divergence], delta)[0])
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=4096)
 def _renyi(spending: SampledGaussian, orders: tuple[float, ...]) -> np.ndarray:
     """Renyi divergences of one step, or of one epoch of 'shuffled', without `SampledGaussian.first_release`.
 
@@ -130,33 +141,22 @@ def renyi_divergence(spending: SampledGaussian, steps: int, order: float) -> flo
 
 def renyi_epsilon(spending: SampledGaussian, steps: int, delta: float) -> float | None:
     """Epsilon by Renyi DP with the improved conversion; takes milliseconds; None without a bound."""
-    return _converted(spending, steps, lambda *curve: float(compute_epsilon(*curve, delta)[0]))
+    return _converted(spending, steps, partial(_improved, delta))
 
 
 def classic_epsilon(spending: SampledGaussian, steps: int, delta: float) -> float | None:
     """Epsilon by Renyi DP, conversion of Mironov 2017 (Sander et al. 2022, Eq. 3); None without a bound."""
-    return _converted(
-        spending, steps, lambda orders, divergences: float((divergences - np.log(delta) / (orders - 1)).min())
-    )
+    return _converted(spending, steps, lambda order, divergence: divergence - log(delta) / (order - 1))
 
 
 def _converted(
-    spending: SampledGaussian, steps: int, convert: Callable[[np.ndarray, np.ndarray], float]
+    spending: SampledGaussian, steps: int, converted: Callable[[float, float], float]
 ) -> float | None:
-    """Smallest epsilon by ``convert`` from orders and divergences of ``steps`` steps; None without bound."""
+    """`_smallest` epsilon of ``steps`` steps; None without a bound."""
     if spending.sampling in ("replacement", "allocation") or spending.grouped:
         return None
     orders = WHOLE_ORDERS if spending.sampling == "fixed" else ORDERS
-    epsilon = inf
-    # large orders take long, and are needed only for small epsilons
-    for low, high in pairwise(PARTS):
-        part = np.array([order for order in orders if low <= order < high])
-        divergences = renyi_divergences(spending, steps, tuple(part.tolist()))
-        finite = np.isfinite(divergences)
-        if finite.any():
-            epsilon = min(epsilon, convert(part[finite], divergences[finite]))
-        if _is_minimum(divergences[-1], part[-1], epsilon):
-            break
+    epsilon = _smallest(orders, lambda order: renyi_divergence(spending, steps, order), converted)
     return epsilon if isfinite(epsilon) else None
 
 

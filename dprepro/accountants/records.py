@@ -228,7 +228,8 @@ class AccountSettings(Strict):
                 f"participations: {self.participations}; allowed above 1 with 'sampling: allocation' only"
             )
         if (self.epochs is None) == (self.steps is None):
-            raise ValueError("'epochs' and 'steps' are both lengths of the training; needed: one of them")
+            given = "neither is given" if self.epochs is None else "both are given"
+            raise ValueError(f"epochs, steps: {given}; needed: one of them, the length of the training")
         if not self.length <= MOST_STEPS:
             raise ValueError(f"{self.length:.3g} steps; allowed: 1 to {MOST_STEPS:.0e}")
         if (self.sets or 1) > 1 and self.length > MOST_OF_SETS:

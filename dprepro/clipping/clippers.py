@@ -1,16 +1,16 @@
-"""Choice of the fastest correct clipper for a network, by trials on made-up inputs.
+"""Choice of the fastest correct clipper for a network, by trials on random inputs.
 
 `BookKeeping` and `PerExample` run the network as a function of one example under `torch.func.vmap`.
 `OneByOne` runs the network on one example after the other. With all three, no network can mix examples; only
 a network that `works_by_example` runs on the batch itself. But a clipper's gradients may be wrong, and a
 network may keep state between calls, or may be meant to mix the examples of a batch. So a trial runs the
-network on made-up inputs, without data, and compares each example in a batch with the example alone.
+network on three random inputs, without data, and compares each example in a batch with the example alone.
 """
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -24,22 +24,12 @@ from dprepro.clipping.functional import Inputs, Tensors, a_tensor, joined, of_ea
 from dprepro.clipping.gradients import BookKeeping, Clipper, Loss, Measured, OneByOne, PerExample, loss_of
 from dprepro.clipping.layers import watch_layers
 from dprepro.clipping.limits import ClipLimits
-from dprepro.clipping.network_state import (
-    Prints,
-    call,
-    changed,
-    fixed_randomness,
-    prints_inside,
-    prints_outside,
-)
+from dprepro.clipping.network_state import Contents, call, changed, contents_of, fixed_randomness
 from dprepro.clipping.normalization import initial_statistics
 from dprepro.errors import UserError
 from dprepro.fields import Isolation
 
-SIZES = (1, 2, 3, 4, 7, 8, 16, 64)  # of batches that are compared with each example alone
-FEWEST, KINDS = 3, 8  # numbers of made-up examples: for expensive networks, and for others
-FEW_SIZES = (1, 2, 3)  # batch sizes for expensive networks
-EXPENSIVE = 1e8  # most multiplications of layers for a batch, or for all made-up examples together
+SIZES = (2, 3)  # of batches that are compared with each example alone
 HALVES = {torch.float16, torch.bfloat16}
 COPYING = {"_to_copy", "clone", "copy", "embedding"}  # of numbers in half precision, without rounding
 TINY = 1e-30  # in place of a norm of 0
@@ -61,27 +51,19 @@ class ClipperFactory:
     example: Inputs  # (1, ...), as in `random_inputs`
     copies: int
     resets: bool  # whether each call gets a copy of the network's state
-    tried: bool  # whether the network changes variables outside itself, which calls share
     taps: bool  # as in `BookKeeping`
-    # one at most, by the first clipper
-    _measured: list[Measured] = field(default_factory=list, compare=False)
+    measured: Measured | None = None  # by the first clipper
 
     @property
     def isolation(self) -> Isolation:
-        """Reason why examples don't mix; 'tried' if the network changes variables outside itself."""
-        if self.tried:
-            return "tried"
+        """Reason why examples don't mix."""
         return "one_at_a_time" if self.way is OneByOne else "by_construction"
 
     def __call__(self, net: nn.Module, loss: Loss | None = None) -> Clipper:
         """Clipper for ``net``, with the loss of one example ``loss`` (`loss_of`)."""
         if self.way is BookKeeping:
-            example = self.example if self._measured else random_inputs(net, self.example, 1)
-            known = self._measured[0] if self._measured else None
-            clipper = BookKeeping(net, example, self.copies, self.resets, self.taps, loss, known)
-            if not self._measured:
-                self._measured.append(clipper.measured)
-            return clipper
+            example = self.example if self.measured else random_inputs(net, self.example, 1)
+            return BookKeeping(net, example, self.copies, self.resets, self.taps, loss, self.measured)
         way: Callable[..., Clipper] = self.way
         return way(net, self.copies, self.resets, loss)
 
@@ -111,26 +93,22 @@ def clipper_factory(
     fast = ((BookKeeping, True),) if in_place else ((BookKeeping, False), (BookKeeping, True))
     ways = ((PerExample, False), (OneByOne, False))
     for way, taps in ways if reference else (*fast, *ways):
-        factory = ClipperFactory(way, example, copies, *trial.state, taps)
+        factory = ClipperFactory(way, example, copies, trial.resets, taps)
         if trial.agrees(factory):
-            return factory
+            clipper = factory(net)
+            return (
+                replace(factory, measured=clipper.measured) if isinstance(clipper, BookKeeping) else factory
+            )
     raise UserError("the network's gradients change from call to call; allowed: the same for the same input")
 
 
 class Called(NamedTuple):
     """State of a network after some calls, and results of the first and the last call."""
 
-    state: Prints
+    state: Contents
     buffers: Tensors
     first: Tensor
     last: Tensor
-
-
-class KeptState(NamedTuple):
-    """Kinds of state that a network keeps between calls; no result depends on the state."""
-
-    resets: bool  # whether attributes, buffers or parameters change; calls then need copies of them
-    tried: bool  # whether variables outside the network change; calls get no copies of them
 
 
 def renews_state(net: nn.Module, example: Tensor) -> bool:
@@ -146,20 +124,14 @@ def renews_state(net: nn.Module, example: Tensor) -> bool:
         True if the network keeps state between calls.
 
     Raises:
-        UserError: an error of `kept_state`, or the network changes variables outside itself.
+        UserError: an error of `keeps_state`.
     """
     with fixed_randomness(example.device), NoDropout():
-        state = kept_state(net, split(random_inputs(net, example, 4), 2))
-    if state.tried:
-        raise UserError(
-            "the network changes variables outside of itself from call to call, which may carry something "
-            "from one mini-set to another; allowed: its own attributes"
-        )
-    return state.resets
+        return keeps_state(net, split(random_inputs(net, example, 4), 2))
 
 
-def kept_state(net: nn.Module, inputs: Sequence[Inputs], tolerance: float = 1e-3) -> KeptState:
-    """State that a network keeps between calls on two different inputs.
+def keeps_state(net: nn.Module, inputs: Sequence[Inputs], tolerance: float = 1e-3) -> bool:
+    """Check whether calls change a network's attributes, buffers or parameters, on two different inputs.
 
     Args:
         net: the network.
@@ -167,7 +139,7 @@ def kept_state(net: nn.Module, inputs: Sequence[Inputs], tolerance: float = 1e-3
         tolerance: relative difference of outputs that counts as rounding.
 
     Returns:
-        The kinds of state that calls change.
+        True if they may change; calls then need copies of them. No result depends on them.
 
     Raises:
         UserError: a buffer depends on inputs; outputs for an input depend on the input before it; outputs
@@ -180,7 +152,7 @@ def kept_state(net: nn.Module, inputs: Sequence[Inputs], tolerance: float = 1e-3
         for batch in batches:
             with fixed_randomness(a_tensor(batch).device, seed):
                 outcomes = [*outcomes[:1], _outcome(called, batch)]  # two, each as large as the network
-        return Called(prints_inside(called), dict(called.named_buffers()), outcomes[0], outcomes[-1])
+        return Called(contents_of(called), dict(called.named_buffers()), outcomes[0], outcomes[-1])
 
     def is_same(outcome: Tensor, other: Tensor) -> bool:
         rows = outcome.nan_to_num()[None], other.nan_to_num()[None]
@@ -188,31 +160,27 @@ def kept_state(net: nn.Module, inputs: Sequence[Inputs], tolerance: float = 1e-3
 
     first, second = inputs
     alone = calls(first, first, first)
-    outside = prints_outside(net)
     mixed = calls(first, second, first)
     after_second, after_first = calls(second), calls(first)
     for name, value in after_first.buffers.items():
         if not torch.equal(value, after_second.buffers[name]):
             raise UserError(f"the network keeps something of its inputs in {name!r}, without noise")
-    moved = changed(outside, prints_outside(net))
     if not is_same(alone.first, after_first.first) or not is_same(alone.first, mixed.first):
         raise UserError(
-            f"the network keeps state between calls{_named(moved)}, outside of its own attributes: the same "
-            "input gives other gradients from call to call; allowed: the same"
+            "the network keeps state between calls, outside of its own attributes: the same input gives "
+            "other gradients from call to call; allowed: the same"
         )
     if not is_same(alone.last, mixed.last):
-        kept = changed(after_first.state, after_second.state) + moved
+        kept = ", ".join(map(repr, changed(after_first.state, after_second.state)[:3]))
         raise UserError(
-            f"the network keeps something of its inputs between calls{_named(kept)}: the same input gives "
-            "other gradients after another one; allowed: the same"
+            f"the network keeps something of its inputs between calls{kept and f' in {kept}'}: the same "
+            "input gives other gradients after another one; allowed: the same"
         )
     if not is_same(calls(first, seed=1).first, after_first.first):
         raise UserError("the network draws random numbers; allowed: those of dropout")
-    return KeptState(bool(changed(prints_inside(net), mixed.state)), bool(moved))
-
-
-def _named(variables: list[str]) -> str:
-    return f" in {', '.join(map(repr, variables[:3]))}" if variables else ""
+    if changed(contents_of(net), mixed.state) or None in mixed.state.values():
+        return True
+    return any(map(_is_bounded, net.modules()))  # other inputs may look up longer rows
 
 
 def _outcome(net: nn.Module, inputs: Inputs) -> Tensor:
@@ -233,18 +201,17 @@ def _outcome(net: nn.Module, inputs: Inputs) -> Tensor:
 
 @contextmanager
 def unchanged(tensors: Mapping[str, Tensor]) -> Iterator[None]:
-    """Raise `UserError` if a call of a network inside the block changes a trained tensor in place."""
-    versions = {name: value._version for name, value in tensors.items()}
+    """Raise `UserError` if a call of a network inside the block changes one of its ``tensors`` in place."""
+    versions = {name: value._version for name, value in tensors.items() if not value.is_inference()}
     yield
-    if moved := next((name for name, value in tensors.items() if value._version > versions[name]), None):
+    if moved := next((name for name, version in versions.items() if tensors[name]._version > version), None):
         raise UserError(
-            f"the network changes its trained parameter {moved!r} when it runs, without noise; allowed: "
-            "to change it after a step, or frozen"
+            f"the network changes {moved!r} when it runs, without noise; allowed: to change it after a step"
         )
 
 
 class Example(NamedTuple):
-    """Made-up example of K augmented copies; its logits and gradients of T tensors, alone in its batch."""
+    """Random example of K augmented copies; its logits and gradients of T tensors, alone in its batch."""
 
     inputs: Inputs  # (K, ...)
     label: float  # a class, or a number if the network has one output
@@ -259,7 +226,7 @@ class Example(NamedTuple):
 
 
 class Trial:
-    """Comparison of a network's results for single made-up examples with its results for batches.
+    """Comparison of a network's results for single random examples with its results for batches.
 
     The trial uses a copy with slightly changed weights, in the network's own mode (train or eval): batch norm
     mixes examples only in training mode. Dropout is switched off, because its random numbers differ between
@@ -270,7 +237,7 @@ class Trial:
         """Try a copy of ``net`` in precision ``dtype``; other arguments as in `clipper_factory`.
 
         Raises:
-            UserError: an example's logits or gradients depend on its batch, or an error of `kept_state`.
+            UserError: an example's logits or gradients depend on its batch, or an error of `keeps_state`.
         """
         self.net, self.copies = copy.deepcopy(net).to(dtype), copies
         self.tolerance, self.device = TOLERANCES[dtype], a_tensor(example).device
@@ -286,14 +253,11 @@ class Trial:
         self.tensors = {name: value.detach() for name, value in trained.items()}
         self.tensors |= initial_statistics(self.net)
         with fixed_randomness(self.device), NoDropout():
-            usual = random_inputs(self.net, example, 2)
-            self.state = kept_state(self.net, split(usual, 1), self.tolerance)
-            cost = multiplications(self.net, split(usual, 1)[0])
-            kinds = KINDS if cost * KINDS <= EXPENSIVE else FEWEST
-            self.examples = list(self._examples(made_up_inputs(self.net, example, kinds, copies)))
+            inputs = random_inputs(self.net, example, max(SIZES) * copies)
+            self.resets = keeps_state(self.net, split(inputs, 1)[:2], self.tolerance)
+            self.examples = [self._example(*each) for each in enumerate(split(inputs, copies))]
             for size in SIZES:
-                if size * copies * cost <= EXPENSIVE or size in FEW_SIZES:
-                    self._compare(size)
+                self._compare(size)
 
     @classmethod
     def of(cls, net: nn.Module, example: Inputs, copies: int = 1) -> "Trial":
@@ -314,37 +278,26 @@ class Trial:
 
     def agrees(self, factory: ClipperFactory) -> bool:
         """Return whether a clipper's sums over batches equal the sums of single examples' gradients."""
-        sizes = dict.fromkeys(min(size, len(self.examples)) for size in (2, 3, KINDS))
         with fixed_randomness(self.device), NoDropout(), _without_own_rules():
             try:
-                return all(self._is_right(factory, self.examples[:size]) for size in sizes)
+                return all(self._is_right(factory, self.examples[:size]) for size in SIZES)
             except Exception:  # the clipper has no rule for a layer, or torch none for an operation
                 return False
 
-    def _examples(self, inputs: list[Inputs]) -> Iterator[Example]:
-        """Examples that have finite logits and gradients when they are alone in their batch."""
-        for position, example in enumerate(inputs):
-            label = None
-            try:
-                classes = self._logits(self.tensors, example).shape[1]
-                label = position % classes if classes > 1 else 0.5
-                logits, gradients = self._gradient(example, [label], [1.0])
-            except Exception:  # the network's code may raise any exception on unusual inputs
-                if position < FEWEST:
-                    raise
-                continue
-            norms = torch.stack([value.norm() for value in gradients.values()])
-            if bool(torch.isfinite(logits).all() and torch.isfinite(norms).all()):
-                kept = {name: value.float() for name, value in gradients.items()}
-                yield Example(example, label, logits, kept, norms)
-            elif position < FEWEST:
-                raise UserError(
-                    "the network makes numbers of random inputs that aren't finite; needed: finite"
-                )
+    def _example(self, position: int, inputs: Inputs) -> Example:
+        """Example of ``inputs`` (K, ...), alone in its batch."""
+        classes = self._logits(self.tensors, inputs).shape[1]
+        label = position % classes if classes > 1 else 0.5
+        logits, gradients = self._gradient(inputs, [label], [1.0])
+        norms = torch.stack([value.norm() for value in gradients.values()])
+        if not (torch.isfinite(logits).all() and torch.isfinite(norms).all()):
+            raise UserError("the network makes numbers of random inputs that aren't finite; needed: finite")
+        kept = {name: value.float() for name, value in gradients.items()}
+        return Example(inputs, label, logits, kept, norms)
 
     def _compare(self, size: int) -> None:
         """Refuse a network whose results for a batch differ from its results for each example alone."""
-        chosen = [self.examples[position % len(self.examples)] for position in range(size)]
+        chosen = self.examples[:size]
         weights = _weights(chosen)
         try:
             logits, gradients = self._gradient(
@@ -418,7 +371,7 @@ class Trial:
     def _logits(self, tensors: Tensors, inputs: Inputs) -> Tensor:
         """Logits (B, classes) of ``inputs`` (B, ...)."""
         torch.manual_seed(0)
-        logits = call(self.net, tensors, of_each(inputs, Tensor.clone), self.state.resets)
+        logits = call(self.net, tensors, of_each(inputs, Tensor.clone), self.resets)
         size = len(a_tensor(inputs))
         if not isinstance(logits, Tensor) or logits.dim() != 2 or len(logits) != size:
             shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
@@ -443,25 +396,6 @@ def _weights(chosen: list[Example]) -> list[float]:
 def _is_near(values: Tensor, expected: Tensor, tolerance: float) -> bool:
     """Return whether all rows are finite and differ by rounding only, relative to the largest row."""
     return bool((values - expected).norm(dim=1).max() <= tolerance * expected.norm(dim=1).max())
-
-
-def multiplications(net: nn.Module, inputs: Inputs) -> int:
-    """Number of multiplications of linear layers and convolutions in a call on ``inputs`` (B, ...)."""
-    total = 0
-
-    def count(name: str, layer_inputs: Tensor, output: Tensor) -> None:
-        nonlocal total
-        total += output.numel() * weights[name]
-
-    layers = {
-        name: layer
-        for name, layer in net.named_modules()
-        if isinstance(layer, nn.Linear | nn.modules.conv._ConvNd)
-    }
-    weights = {name: layer.weight[:1].numel() for name, layer in layers.items()}
-    with torch.no_grad(), watch_layers(layers, count):
-        call(net, {}, inputs, resets=True)
-    return total
 
 
 @contextmanager
@@ -502,6 +436,11 @@ class NoDropout(TorchFunctionMode):
         return function(*args, **options)
 
 
+def _is_bounded(layer: nn.Module) -> bool:
+    """Return whether a layer is a table whose rows a call shrinks to `max_norm`."""
+    return isinstance(layer, nn.Embedding | nn.EmbeddingBag) and layer.max_norm is not None
+
+
 def _refuse_unsupported(net: nn.Module) -> None:
     """Refuse networks that are known to be wrong, with a better message than that of a trial."""
     for name, layer in net.named_modules():
@@ -517,8 +456,7 @@ def _refuse_unsupported(net: nn.Module) -> None:
                 f"layer {name!r}: {key} is computed from other parameters, as by weight_norm or prune of "
                 "torch.nn.utils; allowed: torch.nn.utils.parametrizations, or prune.remove"
             )
-        bounded = isinstance(layer, nn.Embedding | nn.EmbeddingBag) and layer.max_norm is not None
-        if bounded and layer.weight.requires_grad:
+        if _is_bounded(layer) and layer.weight.requires_grad:
             raise UserError(
                 f"layer {name!r}: max_norm changes the rows that private data look up, without noise; "
                 "allowed: max_norm=None, or frozen weights"
@@ -657,47 +595,3 @@ def in_types_of(example: Inputs, inputs: Inputs) -> Inputs:
     if isinstance(inputs, Tensor) or isinstance(example, Tensor):
         return of_each(inputs, lambda value: value.to(a_tensor(example)))
     return {name: value.to(example[name]) for name, value in inputs.items()}
-
-
-def made_up_inputs(net: nn.Module, example: Inputs, kinds: int, copies: int) -> list[Inputs]:
-    """Inputs of several kinds; the first are those of `random_inputs`.
-
-    Further kinds of numbers are negative, large, spread, almost constant or small. Further kinds of texts are
-    shorter and end with padding, or repeat one word. No two numbers of an example are equal, because rounding
-    would decide ties in max pooling.
-
-    Args:
-        net: the network.
-        example: (1, ...), as in `random_inputs`.
-        kinds: number of kinds of inputs.
-        copies: K of `Clipper`.
-
-    Returns:
-        An example (K, ...) of each kind.
-    """
-    usual = random_inputs(net, example, kinds * copies)
-    if isinstance(usual, Tensor) or isinstance(example, Tensor):
-        return list(_of_kinds(net, a_tensor(usual), copies, None))
-    most = {name: int(value.max()) for name, value in example.items()}
-    of_each_name = [_of_kinds(net, value, copies, most[name]) for name, value in usual.items()]
-    return [dict(zip(usual, kind, strict=True)) for kind in zip(*of_each_name, strict=True)]
-
-
-def _of_kinds(net: nn.Module, values: Tensor, copies: int, most: int | None) -> list[Tensor]:
-    """`made_up_inputs` of one tensor from random ``values``; its padding is at most ``most``."""
-    usual = list(values.split(copies))
-    if values.is_floating_point():
-        scales = ((1, 0), (1, 0), (-1, 0), (255, 0), (8, -4), (0.001, 0.5), (0.001, 0))
-        scaled = [factor * x + shift for x, (factor, shift) in zip(usual, scales, strict=False)]
-        return [*scaled, *(x.log() for x in usual[len(scales) :])]
-    paddings = [layer.padding_idx for layer in net.modules() if isinstance(layer, nn.Embedding)]
-    padding = next((index for index in paddings if index is not None), 0)
-    padding = padding if most is None or 1 < most >= padding else 0
-    length = values.shape[-1] if values.dim() > 1 else 1
-    place = torch.arange(length, device=values.device)
-    absent = [
-        *(place < 0, place >= (length + 1) // 2, place >= max(1, length - 1)),
-        *(place >= 1, place >= length // 4 + 1, place >= min(3, length), place >= 0, place < 0),
-    ]
-    texts = [inputs.masked_fill(absent[kind], padding) for kind, inputs in enumerate(usual)]
-    return [*texts[:7], *(text[..., :1].expand_as(text).clone() for text in texts[7:])]

@@ -11,6 +11,7 @@ numbers in every batch, and that the same pass gives the same sum again.
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, log2
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,10 +19,12 @@ from torch import Tensor
 
 from dprepro.accountants.records import SampledGaussian
 from dprepro.clipping.functional import Tensors
-from dprepro.clipping.limits import ClipLimits
 from dprepro.fields import Noise
 from dprepro.noise.rounded_noise import BLOCK
 from dprepro.noise.streams import Streams
+
+if TYPE_CHECKING:
+    from dprepro.clipping.limits import ClipLimits
 
 # Rounding adds at most this share to a sensitivity
 FINENESS = 2.0**-10
@@ -53,7 +56,7 @@ class GaussianMechanism:
     spending: SampledGaussian  # z and sampling
     distance: float
 
-    def release(self, sums: Tensors, bounds: ClipLimits, streams: Streams, step: int) -> Tensors:
+    def release(self, sums: Tensors, bounds: "ClipLimits", streams: Streams, step: int) -> Tensors:
         """Add noise to the sums of a step.
 
         Args:
@@ -81,7 +84,7 @@ class GaussianMechanism:
         parts = noisy.split(list(sizes))
         return {name: part.view(value.shape) for part, (name, value) in zip(parts, sums.items(), strict=True)}
 
-    def deviations(self, bounds: ClipLimits) -> Tensor:
+    def deviations(self, bounds: "ClipLimits") -> Tensor:
         """(T,) standard deviations of the noise in the entries of T tensors, without rounding."""
         multiplier = bounds.limits.new_tensor(self.spending.noise_multiplier)
         noise = self.distance * multiplier * bounds.limits * len(bounds.limits) ** 0.5
@@ -91,7 +94,7 @@ class GaussianMechanism:
         """Smallest b >= 0 with z r sqrt(``size``) <= `FINENESS` for r = 2^-b as in the class."""
         return max(0, ceil(log2(self.spending.noise_multiplier * size**0.5 / FINENESS)))
 
-    def spacings(self, bounds: ClipLimits, size: int) -> Tensor:
+    def spacings(self, bounds: "ClipLimits", size: int) -> Tensor:
         """(T,) float64 spacings of the grid for T tensors with ``size`` coordinates in all."""
         share = 2.0 ** -self.bits(size)  # r
         share_of_noise = share / (1 - (self.spending.noise_multiplier * size**0.5 * share + COMPUTING))
@@ -117,7 +120,9 @@ def roundings(vectors: int, at_once: int, sums: int = 1) -> int:
 
 
 @lru_cache(maxsize=1)  # the steps of a training have the same bounds, at least for an epoch
-def _scales(mechanism: GaussianMechanism, noise: Noise, bounds: ClipLimits, sizes: tuple[int, ...]) -> Tensor:
+def _scales(
+    mechanism: GaussianMechanism, noise: Noise, bounds: "ClipLimits", sizes: tuple[int, ...]
+) -> Tensor:
     """(D,) spacing, or deviation of float32 noise, of all D entries; on a CPU (1,) if all are equal."""
     scales = mechanism.spacings(bounds, sum(sizes)) if noise == "grid" else mechanism.deviations(bounds)
     # a GPU would wait for the comparison
@@ -128,7 +133,7 @@ def _scales(mechanism: GaussianMechanism, noise: Noise, bounds: ClipLimits, size
 
 
 def _on_grid(values: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
-    """(D,) ``values``, maybe overwritten, on a grid of ``spacings``, plus ``noise`` times these, in float32."""
+    """(D,) ``values``, or their memory, on a grid of ``spacings`` plus ``noise`` times these, in float32."""
     if values.device.type != "cpu":
         return values.double().div_(spacings).round_().add_(noise).mul_(spacings).float()
     released = values if values.dtype == torch.float32 else torch.empty(len(values))

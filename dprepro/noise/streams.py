@@ -26,6 +26,7 @@ import torch
 from randomgen import AESCounter
 from torch import Tensor
 
+from dprepro.errors import UserError
 from dprepro.fields import Noise
 from dprepro.noise.rounded_noise import rounded_laplace, rounded_normal, table
 
@@ -34,7 +35,7 @@ BLOCK = 2**15  # Laplace numbers at once, which fit into a core's cache
 
 
 class Streams:
-    """Random streams of one training; seeded streams depend on its name only."""
+    """Random streams of one training, for the process that made them; seeded ones depend on its name only."""
 
     def __init__(self, name: str, reproducible: bool, device: torch.device, noise: Noise | None = None):
         """Set the streams up for the training ``name``, such as 'epsilon=3/seed=0'.
@@ -50,6 +51,7 @@ class Streams:
         self._allocation: tuple[int, np.ndarray] | None = None  # epoch and allocation
         self._prefetcher = Prefetcher()
         self._released: int | None = None  # last step whose noise is in a release
+        self._process = os.getpid()
 
     def release_once(self, step: int) -> None:
         """Record that a release uses a step's noise: two releases with it would have a noiseless difference.
@@ -65,6 +67,8 @@ class Streams:
         self._released = step
 
     def _seed(self, purpose: str, step: int) -> int:
+        if not self.reproducible and os.getpid() != self._process:
+            raise UserError("Streams: made in another process, which draws the same noise; needed: new ones")
         text = f"{self.name}/{purpose}/{step}".encode()
         return int.from_bytes(hashlib.sha256(self.entropy + text).digest(), "big")
 

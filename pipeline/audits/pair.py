@@ -33,7 +33,7 @@ from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.audits import made_up
 from dprepro.pipeline.audits.mechanism import MechanismScores, RecordingMechanism, gaussian_of, spent_by
-from dprepro.pipeline.methods.base import Execution, Method
+from dprepro.pipeline.methods.base import CPU, Method
 from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.params import Row, Settings
@@ -44,7 +44,6 @@ BATCH, STEPS = 8, 1
 # at least `FEWEST`
 RUNS, FEWEST, NUMBERS = 100, 24, 2e7
 DRAWS = 300  # releases that measure the noise; fewer for large networks
-CPU = Execution(torch.device("cpu"), physical=256)
 # Largest target epsilon: the noise of a long training may be almost none in a few batches
 LARGEST_EPSILON = 8.0
 FLOOR = 1e-8  # least deviation of a tensor's noise: tensors without noise differ by the rounding of float32

@@ -7,16 +7,19 @@ readers, and no training uses them.
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dprepro.errors import UserError
-from dprepro.pipeline.data import digits
-from dprepro.pipeline.data.catalog import DIGITS, STAND_INS, SYNTHETIC, Entry
+from dprepro.pipeline.data import digits, formats
+from dprepro.pipeline.data.catalog import DIGITS, OFFICIAL, STAND_INS, SYNTHETIC, Entry
+from dprepro.pipeline.data.formats import Examples
+from dprepro.pipeline.data.own import sets as own_sets
 from dprepro.pipeline.data.prepared import MANIFEST, PREPARED
-from dprepro.pipeline.data.raw import RawSet, load
+from dprepro.pipeline.data.raw import RAW, check, entry_of
 from dprepro.pipeline.data.splits import RULE, Selection, check_disjoint, content_keys, duplicates, select
 from dprepro.pipeline.files import digest_file, digest_json, replacing_folder, write_text, writing
 from dprepro.pipeline.params import PARAMS, Data, Settings, pick
@@ -31,6 +34,30 @@ UNIT_RULE = (
     "of each person, the first `at_most` examples of a file; permutations are of people, and no person is in "
     "two splits"
 )
+
+
+@dataclass(frozen=True)
+class RawSet:
+    """Raw data set read from ``data/raw``, after a comparison with its declaration."""
+
+    entry: Entry
+    edition: str
+    files: dict[str, str]  # name -> sha256 digest
+    parts: dict[str, Examples]  # train, test; each in the official order
+
+
+def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
+    """Read ``data/raw/NAME``; raises the errors of `check`, and a UserError for files of another form."""
+    edition, files = check(name, settings, root)
+    entry, folder = entry_of(name, settings), root / RAW / name
+    if (declaration := settings.own.get(name)) is not None:
+        return RawSet(entry, edition, files, own_sets.parts(name, declaration, folder, root))
+    layout = entry.edition(OFFICIAL if edition in STAND_INS else edition)
+    parts = {
+        part: formats.read(entry.format, [folder / file.name for file in which])
+        for part, which in (("train", layout.train), ("test", layout.test))
+    }
+    return RawSet(entry, edition, files, parts)
 
 
 def prepare(name: str, settings: Settings, root: Path = Path()) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Reader of ``data/raw/NAME``.
+"""Files of ``data/raw/NAME``, and their comparison with params.yaml.
 
 The folder has the canonical files of the catalogue (archives are unpacked), or copies of the user's own
 files, and ``source.json`` with the edition and the files' checksums. ``source.json`` doesn't record
@@ -6,36 +6,44 @@ where the files came from, so a mirror and a download give equal bytes.
 """
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from dprepro.errors import UserError
-from dprepro.pipeline.data import catalog, formats
-from dprepro.pipeline.data.catalog import OFFICIAL, STAND_INS, Entry
+from dprepro.pipeline.data import catalog
+from dprepro.pipeline.data.catalog import OFFICIAL, STAND_INS, Edition, Entry, Format
 from dprepro.pipeline.data.declaration import digest_of
-from dprepro.pipeline.data.formats import Examples
-from dprepro.pipeline.data.own import sets
+from dprepro.pipeline.data.prepared import Features
 from dprepro.pipeline.files import digest_file, write_text
-from dprepro.pipeline.params import PARAMS, Settings
+from dprepro.pipeline.params import OWN, PARAMS, OwnFeatures, OwnFiles, OwnTable, Settings
 
 RAW = Path("data/raw")
 SOURCE = "source.json"
 
 
-@dataclass(frozen=True)
-class RawSet:
-    """Raw data set read from ``data/raw``, after a comparison with its declaration."""
-
-    entry: Entry
-    edition: str
-    files: dict[str, str]  # name -> sha256 digest
-    parts: dict[str, Examples]  # train, test; each in the official order
-
-
 def entry_of(name: str, settings: Settings) -> Entry:
     """Description of a raw data set, the catalogue's or the user's own, as an `Entry`."""
-    declaration = settings.own.get(name)
-    return catalog.get(settings.raw_set(name)) if declaration is None else sets.entry(name, declaration)
+    if (declaration := settings.own.get(name)) is None:
+        return catalog.get(settings.raw_set(name))
+    return Entry(
+        key=name,
+        title=f"own data {name!r}",
+        licence=declaration.licence,
+        format=cast(Format, OWN),
+        classes=tuple(declaration.classes),
+        shape=declaration.example_shape,
+        editions={OWN: Edition((), ())},  # `SOURCE` lists the files
+        features=_features(declaration),
+    )
+
+
+def _features(declaration: OwnFiles) -> Features | None:
+    """Description of the features; None for images and texts."""
+    if isinstance(declaration, OwnTable):
+        return Features((-1.0, 1.0), True)
+    if (network := declaration.public_network) is not None:
+        return Features(None, False, network.words)
+    return Features(declaration.range, declaration.clip) if isinstance(declaration, OwnFeatures) else None
 
 
 def write_source(folder: Path, name: str, edition: str) -> dict[str, str]:
@@ -50,8 +58,8 @@ def write_source(folder: Path, name: str, edition: str) -> dict[str, str]:
     return files
 
 
-def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
-    """Read ``data/raw/NAME`` after comparing its bytes with the declared edition.
+def check(name: str, settings: Settings, root: Path = Path()) -> tuple[str, dict[str, str]]:
+    """Edition of ``data/raw/NAME``, and digests of its files by name, after a comparison with params.yaml.
 
     Raises:
         UserError: files are missing or damaged, or the bytes differ from the edition; the message has the
@@ -81,10 +89,4 @@ def load(name: str, settings: Settings, root: Path = Path()) -> RawSet:
             raise UserError(f"{path}: missing; {again} again")
         if digest_file(path) != (files.get(below) if edition in STAND_INS else checksum):
             raise UserError(f"{path}: truncated or corrupt; {again} again")
-    if declaration is not None:
-        return RawSet(entry, edition, files, sets.parts(name, declaration, folder, root))
-    parts = {
-        part: formats.read(entry.format, [folder / file.name for file in which])
-        for part, which in (("train", layout.train), ("test", layout.test))
-    }
-    return RawSet(entry, edition, files, parts)
+    return edition, files

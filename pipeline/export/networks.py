@@ -19,7 +19,7 @@ from dprepro.pipeline.extensions import extensions
 from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.limits import INPUT_NUMBERS, WEIGHTS_BYTES
-from dprepro.pipeline.methods.base import Execution, Method, Relevances, Task, shares
+from dprepro.pipeline.methods.base import CPU, Method, Relevances, Task, shares
 from dprepro.pipeline.methods.registry import build_method, build_net
 from dprepro.pipeline.methods.settings import MethodSettings, method_settings
 from dprepro.pipeline.models.model import Model
@@ -31,7 +31,6 @@ from dprepro.pipeline.results.schema import TrainingRecord
 from dprepro.pipeline.results.weights import read_weights, require, weights_path
 from dprepro.pipeline.training.loop import SeedRun, make_task
 
-CPU = Execution(torch.device("cpu"), physical=256)
 # Names of the public statistics that scale images before the network (`pipeline.methods.augment`)
 MEAN, DEVIATION = "inputs.mean", "inputs.deviation"
 PROBES = 3  # made-up inputs for a comparison of logits

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from dprepro.errors import counted
 from dprepro.pipeline.identity.plan import NEVER, plan
 from dprepro.pipeline.identity.validity import reason_unmeasured
 from dprepro.pipeline.params import Settings
@@ -57,9 +58,9 @@ def status(settings: Settings, gpu: bool) -> Status:
 
 def lines(rows: Status) -> Iterator[str]:
     """At most 20 lines: for each kind of missing work the number of rows, some rows, and the command."""
-    yield f"{len(rows.stand)} rows stand"
+    yield f"{counted(len(rows.stand), 'row')} with valid results"
     for keys, what in (
-        (rows.waiting, "wait for a GPU"),
+        (rows.waiting, "waiting for a GPU"),
         (rows.untrained, "to train: never ran, or lack seeds or levels"),
         (rows.unmeasured, "trained, and not measured by the code here: `dprepro evaluate ROW`"),
         (rows.unaccounted, "trained, and not accounted for: `dprepro ledger ROW`"),
@@ -70,7 +71,7 @@ def lines(rows: Status) -> Iterator[str]:
         yield f"{len(keys)} changed ({reason}): {_named(keys)}"
     if (more := len(rows.changed) - MOST) > 0:
         yield f"and {more} more reasons: `dprepro plan`"
-    yield "{} of {} accounts stand".format(*rows.accounts)
+    yield "accounts with a valid ledger: {} of {}".format(*rows.accounts)
 
 
 def _named(keys: Iterable[str]) -> str:

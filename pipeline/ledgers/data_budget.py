@@ -99,7 +99,7 @@ def refuse_trained(row: str, settings: Settings, root: Path = Path()) -> None:
     left += [records.search_path(name, root) for name in sorted(searches)]
     left.append(root / records.CHECKPOINTS / row)
     for name in sorted(searches):
-        left += (root / records.CHECKPOINTS).glob(f"search-{name}-{12 * '?'}")
+        left += records.search_checkpoints(name, root).glob("*")
     if found := next((path for path in left if path.exists()), None):
         raise UserError(f"rows.{row}: was trained: {found}; allowed: entries without trainings")
 

@@ -17,7 +17,7 @@ from dprepro.errors import UserError, shown
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.raw import entry_of
 from dprepro.pipeline.methods.settings import MethodSettings, method_settings
-from dprepro.pipeline.methods.spending import TRIED, Guarantee, RelevanceSizes, Sizes
+from dprepro.pipeline.methods.spending import Guarantee, RelevanceSizes, Sizes
 from dprepro.pipeline.params import PARAMS, Model, Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import RowTrainings, TrainingRecord
@@ -173,10 +173,7 @@ def _difference(training: TrainingRecord, guarantee: Guarantee) -> str | None:
     for name in ("delta", "claimed_by"):
         if getattr(training, name) != getattr(guarantee, name):
             return name
-    # the network decides whether `TRIED` is among the reasons
-    if {reason.key for reason in training.broken} - {TRIED.key} != {
-        reason.key for reason in guarantee.broken
-    }:
+    if {reason.key for reason in training.broken} != {reason.key for reason in guarantee.broken}:
         return "broken"
     recorded_uses = {use.key for use in training.not_covered}
     expected_uses = {use.key for use in guarantee.not_covered}

@@ -5,16 +5,14 @@ from pathlib import Path
 
 from dprepro.errors import UserError
 from dprepro.pipeline.ledgers.declared import CALIBRATED, declared_guarantee
-from dprepro.pipeline.methods.spending import TRIED
 from dprepro.pipeline.params import PARAMS, Settings
 from dprepro.pipeline.params.searched import candidates, differing
-from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import SearchRecord, TrainingSpent
 from dprepro.pipeline.results.searches import candidate_spent
 
 
-def check_search(record: SearchRecord, settings: Settings, root: Path = Path()) -> None:
-    """Compare the record of a declared search with params.yaml; ``root`` has the record of its row.
+def check_search(record: SearchRecord, settings: Settings) -> None:
+    """Compare the record of a declared search with params.yaml.
 
     Raises:
         UserError: something differs, or an accuracy isn't a share of the validation examples.
@@ -35,8 +33,6 @@ def check_search(record: SearchRecord, settings: Settings, root: Path = Path()) 
             f"`git checkout` the file or run `dprepro search {name}`"
         )
     examples = settings.split(row.data).validation
-    run = records.read_run(record.row, root)
-    unproven = run is not None and any(TRIED in training.broken for training in run.trainings)
     compared = set()
     for place, (candidate, (_, configured)) in enumerate(zip(record.candidates, choices, strict=True)):
         where = f"candidates.{place}"
@@ -54,7 +50,7 @@ def check_search(record: SearchRecord, settings: Settings, root: Path = Path()) 
             row.method, configured, row.model, row.data, record.provenance.examples, settings, Path()
         )
         steps = configured.total_steps(record.provenance.examples)
-        expected = None if made is None or unproven else candidate_spent(made, steps)
+        expected = None if made is None else candidate_spent(made, steps)
         if made is not None and not _same_spending(candidate.spent, expected):
             raise UserError(f"{where}: spent: not what its settings come to")
 

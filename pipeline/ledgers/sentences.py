@@ -5,6 +5,7 @@ from math import isinf
 from typing import TYPE_CHECKING
 
 from dprepro.accountants.records import Risk
+from dprepro.errors import counted
 from dprepro.fields import is_large_delta
 from dprepro.pipeline.results.schema import EXAMPLE, Composition, Ledger
 from dprepro.rounding import rounded_down, rounded_up
@@ -42,11 +43,6 @@ def enumerated(parts: Sequence[str]) -> str:
     """Parts joined to a list in words: ``one``, ``one and two``, ``one, two and three``."""
     *first, last = parts
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def counted(count: int, noun: str) -> str:
-    """``1 training``, ``3 trainings``."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def composition(spent: Composition) -> str:

@@ -1,5 +1,6 @@
 """Interfaces of training methods: their task, execution and required functions."""
 
+import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.methods.spending import Guarantee, NetworkSizes, Sizes, Statement
 
+# options of glibc's mallopt, and the bytes above which a block goes back to the system at once
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, MOST_KEPT = -1, -3, 1 << 30
 # State between steps: groups of tensors
 State = dict[str, Tensors]
 
@@ -34,6 +37,23 @@ class Execution:
     physical: int  # examples in one forward pass; limits the memory
     # whether per-example gradients are always by vmap(grad), not by a faster way
     reference: bool = False
+
+
+CPU = Execution(torch.device("cpu"), physical=256)
+
+
+def keep_freed() -> None:
+    """Let glibc keep freed memory for the next step, instead of returning it to the system.
+
+    Every new page of memory costs a page fault, and the system zeroes the page. With the papers' batch sizes
+    this took a third of a training step on two CPU cores. Other C libraries stay unchanged.
+    """
+    try:
+        adjust = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError, TypeError):
+        return
+    for option in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):
+        adjust(option, MOST_KEPT)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from dprepro.pipeline.methods.samples import (
     padded,
     parts_of,
 )
-from dprepro.pipeline.methods.spending import TRIED, Guarantee, Statement
+from dprepro.pipeline.methods.spending import Guarantee
 
 # Number of steps between checks that an example contributes the same in a batch as alone; a check is a pass
 CHECKED_EVERY = 100
@@ -85,11 +85,6 @@ class PrivateSteps(Method):
     def isolation(self) -> Isolation | None:  # type: ignore[override]
         """Reason why examples don't mix in a private step; None if they mix, or if nothing is private."""
         return None if self.mechanism is None or self.broken else self.factory.isolation
-
-    @property
-    def unproven(self) -> tuple[Statement, ...]:
-        """Statement that only tests show that examples don't mix; empty if there is better evidence."""
-        return (TRIED,) if self.isolation == "tried" else ()
 
     @cached_property
     def clip_limits(self) -> ClipLimits:
@@ -275,9 +270,8 @@ class PrivateSteps(Method):
             yield inputs, labels, mask
 
     def guarantee(self) -> Guarantee:
-        """Guarantee of the settings, with the mechanism's spending; broken if it is `unproven`."""
+        """Guarantee of the settings, with the mechanism's spending."""
         guarantee = super().guarantee()
         if self.mechanism is None:
             return guarantee
-        broken = (*guarantee.broken, *self.unproven)
-        return replace(guarantee, spending=self.mechanism.spending, broken=broken)
+        return replace(guarantee, spending=self.mechanism.spending)

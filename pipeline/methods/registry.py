@@ -1,7 +1,9 @@
 """Training classes and networks by their names in params.yaml."""
 
 import warnings
+from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,8 +17,9 @@ from dprepro.pipeline.extensions import extensions
 from dprepro.pipeline.methods.base import Method, Task
 from dprepro.pipeline.methods.settings import MethodSettings, method_settings
 from dprepro.pipeline.methods.spending import NetworkSizes
-from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.model import Model, architectures
 
+OURS = Path(__file__).resolve().parents[1] / "models"
 SIDES = (28, 32, 64, 224)  # usual sides of images, in pixels
 
 
@@ -74,10 +77,38 @@ def build_net(model: Model, shape: tuple[int, ...], classes: int, tried: bool = 
                 f"can't take images of {shape[1]}x{shape[2]}; `--size {side}` of `new data --images` scales "
                 "them, and other models may take them"
             )
+        elif OURS in part.path.resolve().parents:  # torch's words help nobody who didn't write the model
+            able = _models_for(shape, classes)
+            if model.name not in able:  # otherwise its settings don't fit, as it says itself
+                reason = f"can't take {_words(shape)}; allowed: {', '.join(able) or 'none'}"
         raise UserError(f"{part.path}: model {model.name!r} {reason}") from error
     if problem is not None:
         raise UserError(f"{part.path}: model {model.name!r}: {problem}")
     return net
+
+
+def _words(shape: tuple[int, ...]) -> str:
+    """Inputs of ``shape`` in words."""
+    if len(shape) == 1:
+        return f"{shape[0]} features"
+    return (
+        f"texts of {shape[0]} numbers of words"
+        if len(shape) == 2
+        else f"images of {'x'.join(map(str, shape))}"
+    )
+
+
+def _models_for(shape: tuple[int, ...], classes: int) -> list[str]:
+    """Models that can be built for inputs of ``shape`` without settings of their own."""
+    found = []
+    for name in architectures():
+        with suppress(Exception):  # the model's code may raise any exception
+            if _problem(
+                extensions("models")[name].load().build(Model(name=name), shape, classes), shape, classes
+            ):
+                continue
+            found.append(name)
+    return found
 
 
 def _fitting_side(model: Model, shape: tuple[int, ...], classes: int) -> int | None:

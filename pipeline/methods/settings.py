@@ -270,8 +270,8 @@ class MethodSettings(Strict):
         if not circumstances.public and self.needs_public(normalization):
             return (
                 f"data: {data!r} has no public examples, which {self.method!r} with normalisation "
-                f"{normalization!r} looks at; allowed: data with some (`dprepro new data --public N` or "
-                "`--public-from OTHER`)"
+                f"{normalization!r} looks at; allowed: data with some (`public` in the --schema of "
+                "`dprepro new data`)"
             )
         if self.schedule == "step" and not ("milestones" in self.model_fields_set and self.milestones):
             return "settings.milestones: missing; 'schedule: step' needs shares of the steps, as [0.5, 0.75]"

@@ -28,7 +28,6 @@ def statement(key: str, **values: str | int | float) -> Statement:
 
 CURVES = statement("curves")  # training curves in the history, which have no noise
 NOISELESS = statement("no_noise")
-TRIED = statement("tried")  # only tests of the network show that examples don't mix
 
 
 @dataclass(frozen=True)

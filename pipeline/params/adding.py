@@ -119,28 +119,15 @@ class Adding:
             lines = [re.sub(rf"^{section}:(?=\s|$)", f"{section}: {{}}", line) for line in lines]
         self.text = "\n".join(lines)
 
-    def level(self, row: str, text: str) -> None:
-        """Add a level, a line of YAML, after the last level of ``row``, unless the row has an equal level.
+    def level(self, row: str, level: dict[str, Any]) -> None:
+        """Add a level after the last level of ``row``, unless the row has an equal level.
 
         Raises:
-            UserError: there is no such row, or its levels come from another entry by a YAML merge key.
+            UserError: there is no such row, or the file's layout allows no change.
         """
-        rows = dict(self.content.get("rows") or {})
-        levels, level = list(pick(rows, row, "row").get("levels", ())), parse_yaml(text, self.path)
-        if level in levels:
-            return
-        self.content["rows"] = {**rows, row: {**rows[row], "levels": [*levels, level]}}
-        node = YAML().compose(self.text)
-        for key in ("rows", row, "levels"):
-            node = next((value for name, value in node.value if name.value == key), None)
-            if node is None:
-                raise UserError(
-                    f"{self.path}: rows.{row}.levels: taken over from another entry; allowed: its own levels"
-                )
-        end = node.value[-1].end_mark.index
-        # in the same line, or as an item below the last one
-        inserted = f", {text}" if node.flow_style else f"\n{' ' * node.start_mark.column}- {text}"
-        self.text = self.text[:end].rstrip() + inserted + self.text[len(self.text[:end].rstrip()) :]
+        levels = list(pick(dict(self.content.get("rows") or {}), row, "row").get("levels", ()))
+        if (added := parse_yaml(flow(level), self.path)) not in levels:
+            self.levels({row: [*levels, added]})
 
     def levels(self, rows: Mapping[str, list[dict[str, Any]]]) -> None:
         """Change the text so that each row has the levels that ``rows`` has for it.
@@ -156,7 +143,7 @@ class Adding:
             own = dict(_pairs(entry)).get("levels")
             changes = None
             if isinstance(own, SequenceNode) and _holds(row, own) and self._is_rich(own):
-                changes = _level_changes(own, levels)
+                changes = self._level_changes(own, levels)
             if changes is None:
                 changes = [self._own_levels(key, entry, own, levels)]
             for start, end, text in sorted(changes, reverse=True):
@@ -200,6 +187,32 @@ class Adding:
         """Return whether levels have comments, or anchors that other entries may name."""
         text = self.text[own.start_mark.index : own.end_mark.index]
         return bool(re.search("[#&]", text.removeprefix(f"&{own.anchor}")))
+
+    def _level_changes(
+        self, own: SequenceNode, levels: list[dict[str, Any]]
+    ) -> list[tuple[int, int, str]] | None:
+        """Changes of text from a row's own levels to ``levels``; None: they need a text of their own."""
+        changes = []
+        for node, level in zip(own.value, levels, strict=False):
+            present = dict(_pairs(node))
+            if not _holds(own, node) or not present.keys() <= level.keys():
+                return None
+            for name, value in level.items():
+                text, scalar = flow({name: value})[1:-1], present.get(name)
+                if isinstance(scalar, ScalarNode) and YAML(typ="safe").load(scalar.value) == value:
+                    continue
+                if not node.flow_style:
+                    return None
+                if scalar is None:
+                    end = node.end_mark.index - 1
+                    changes.append((end, end, f", {text}"))
+                elif isinstance(scalar, ScalarNode):
+                    changes.append((scalar.start_mark.index, scalar.end_mark.index, text[len(name) + 2 :]))
+        end = len(self.text[: own.value[-1].end_mark.index].rstrip())
+        # in the same line, or as items below the last one
+        item = ", " if own.flow_style else f"\n{' ' * own.start_mark.column}- "
+        added = "".join(f"{item}{flow(level)}" for level in levels[len(own.value) :])
+        return [*changes, (end, end, added)]
 
     def _entries(self, section: str) -> dict[str, Any]:
         """Entries of a section."""
@@ -281,22 +294,3 @@ def _holds(outer: Node, inner: Node) -> bool:
     """Return whether the text of a node is in that of another; the node of an alias is elsewhere."""
     within = outer.start_mark.index <= inner.start_mark.index
     return bool(within and inner.end_mark.index <= outer.end_mark.index)
-
-
-def _level_changes(own: SequenceNode, levels: list[dict[str, Any]]) -> list[tuple[int, int, str]] | None:
-    """Changes of text from a row's own levels to ``levels``; None: they need a text of their own."""
-    changes = []
-    if len(own.value) != len(levels):
-        return None
-    for node, level in zip(own.value, levels, strict=True):
-        present = dict(_pairs(node))
-        if not _holds(own, node) or not node.flow_style or not present.keys() <= level.keys():
-            return None
-        for name, value in level.items():
-            text, scalar = flow({name: value})[1:-1], present.get(name)
-            if scalar is None:
-                end = node.end_mark.index - 1
-                changes.append((end, end, f", {text}"))
-            elif isinstance(scalar, ScalarNode) and YAML(typ="safe").load(scalar.value) != value:
-                changes.append((scalar.start_mark.index, scalar.end_mark.index, text[len(name) + 2 :]))
-    return changes

@@ -297,4 +297,6 @@ def _check_simulation(settings: Settings, where: str, row: Row, simulated: str) 
 
 def _exists(where: str, name: str, table: dict[str, Any]) -> None:
     if name not in table:
-        raise ValueError(f"{where}: no such entry {name!r}; allowed: {', '.join(sorted(table))}")
+        raise ValueError(
+            f"{where}: no such entry {name!r}; allowed: {', '.join(sorted(table)) or 'none yet'}"
+        )

@@ -150,7 +150,6 @@ class Paper(PrintedTables):
     title: str
     authors: tuple[str, ...] = ()
     year: int | None = None
-    venue: str | None = None
     link: str | None = None
     assumptions: tuple[Assumption, ...] = ()
     headlines: tuple[Headline, ...] = ()  # on the first page
@@ -167,19 +166,19 @@ class Paper(PrintedTables):
 
     @model_validator(mode="after")
     def _references_exist(self) -> "Paper":
-        keys = [claim.key for claim in self.claims]
+        keys, lines = [claim.key for claim in self.claims], ", ".join(self.lines) or "none"
         for headline in self.headlines:
             if headline.claim is not None and headline.claim not in keys:
-                raise ValueError(f"headlines: no claim {headline.claim!r}; there are: {', '.join(keys)}")
+                raise ValueError(
+                    f"headlines: no claim {headline.claim!r}; there are: {', '.join(keys) or 'none'}"
+                )
             if headline.of is not None and headline.of not in self.lines:
-                raise ValueError(f"headlines: no line {headline.of!r}; there are: {', '.join(self.lines)}")
+                raise ValueError(f"headlines: no line {headline.of!r}; there are: {lines}")
         for claim in self.claims:
             for test in claim.tests:
                 for reference in test.references:
                     if reference not in self.lines:
-                        raise ValueError(
-                            f"claims: {claim.key}: no line {reference!r}; there are: {', '.join(self.lines)}"
-                        )
+                        raise ValueError(f"claims: {claim.key}: no line {reference!r}; there are: {lines}")
         return self
 
 

@@ -119,7 +119,7 @@ class Table(Strict):
         keys = {line.key for line in self.lines}
         named = {key for pair in self.argues for key in (pair.left, pair.right)}
         if unknown := sorted(named - keys):
-            raise ValueError(f"argues: no line {', '.join(unknown)}; allowed: {', '.join(keys)}")
+            raise ValueError(f"argues: no line {', '.join(unknown)}; allowed: {', '.join(keys) or 'none'}")
         return self
 
     def margin_at(self, printed: Printed) -> float:

@@ -27,7 +27,7 @@ from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.methods.base import LAST
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import RowTrainings
+from dprepro.pipeline.results.schema import TrainingRecord
 from dprepro.pipeline.results.weights import read_weights, require, weights_path
 
 
@@ -35,25 +35,25 @@ from dprepro.pipeline.results.weights import read_weights, require, weights_path
 class SourceRow:
     """Trained row and its training data."""
 
-    path: Path  # file of the weights of the row's first training
-    run: RowTrainings
+    path: Path  # file of its weights
+    trained: TrainingRecord  # the first training
     data: Prepared
 
     def weights(self) -> Tensors:
         """Tensors of the first training's tested model by name, on the CPU."""
-        every = read_weights(self.path, self.run.trainings[0].weights, torch.device("cpu"))
+        every = read_weights(self.path, self.trained.weights, torch.device("cpu"))
         return {name: value for name, value in every.items() if not name.startswith(LAST)}
 
     def about(self, config: str) -> dict[str, Any]:
         """Manifest entry of the row; ``config`` is the digest of the settings that decide its arrays."""
         return {
-            "row": self.run.row,
+            "row": self.trained.row,
             "config": config,
-            "model": self.run.model,
-            "data": self.run.data,
-            "edition": self.run.trainings[0].origin.edition,
-            "level": self.run.trainings[0].level,
-            "seed": self.run.trainings[0].seed,
+            "model": self.trained.model,
+            "data": self.trained.data,
+            "edition": self.trained.origin.edition,
+            "level": self.trained.level,
+            "seed": self.trained.seed,
         }
 
 
@@ -70,7 +70,7 @@ def trained_row(row: str, settings: Settings, root: Path) -> SourceRow:
     if why := reason_invalid(first, settings.rows[row], data, frozen_changed, code=False):
         raise UserError(f"{path}: trained with other {why} than are here; run `dprepro train {row}`")
     require(run, [first], root)
-    return SourceRow(weights_path(row, first.level, first.seed, root), run, data)
+    return SourceRow(weights_path(row, *first.key, root), first, data)
 
 
 def shared_examples(before: Iterable[Prepared], data: Prepared) -> dict[str, int]:

@@ -93,8 +93,8 @@ def trained_net(before: SourceRow) -> nn.Module:
     Raises:
         UserError: the weights lack batch norm statistics, or have a tensor that the network lacks.
     """
-    model, data, weights = Model.model_validate(before.run.model), before.data, before.weights()
-    net = initial_net(before.run.trainings[0].seed, model, _input_shape(before), data)
+    model, data, weights = Model.model_validate(before.trained.model), before.data, before.weights()
+    net = initial_net(before.trained.seed, model, _input_shape(before), data)
     trained = {name for name, value in net.named_parameters() if value.requires_grad}
     if lacking := sorted((trained | initial_statistics(net).keys()) - weights.keys()):
         raise UserError(
@@ -112,7 +112,7 @@ def trained_net(before: SourceRow) -> nn.Module:
 
 def _input_shape(before: SourceRow) -> tuple[int, ...]:
     """Input shape of the row's network."""
-    settings = method_settings()[before.run.method].recorded(before.run.trainings[0].settings)
+    settings = method_settings()[before.trained.method].recorded(before.trained.settings)
     return settings.input_shape(before.data.input_shape)
 
 

@@ -1,5 +1,6 @@
 """Judges the claims of a paper by its effects, values and bounds."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,6 +18,9 @@ from dprepro.pipeline.reporting.sources import Sources
 from dprepro.pipeline.reporting.table import Columns
 
 Place = tuple[str, str]  # reference of a line, level
+BOUNDS: dict[str, verdict.Part] = {  # what the status of a claimed epsilon says about a claim on it
+    "proven": "holds", "exceeded": "fails", "not proven": "not proven", "no claim": "not run",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -50,9 +54,14 @@ class ClaimResult:
         return verdict.claim(part.verdict for part in self.parts)
 
     @property
-    def holding(self) -> int:
-        """Number of parts that hold."""
-        return sum(part.verdict == "holds" for part in self.parts)
+    def tally(self) -> str:
+        """How many parts hold: ``5 of 6 hold``, ``0 of 5 hold, 6 not run``; '' if they decide nothing."""
+        if not self.parts or self.status == "not tested":
+            return ""
+        found = Counter(part.verdict for part in self.parts)
+        idle = found["not run"]
+        text = f"{found['holds']} of {len(self.parts) - idle} hold"
+        return f"{text}, {idle} not run" if idle else text
 
 
 def claims(table: pd.DataFrame, sources: Sources) -> list[ClaimResult]:
@@ -153,10 +162,7 @@ class _Judge:
             return self._apart(test.above, place, line, other)
         if test.release is not None:
             return self._release(test.release, place, line)
-        status = line["privacy"]
-        open_ = status == "not proven" and not pd.isna(line["epsilon_upper"])
-        judged: verdict.Part = "holds" if status == "proven" else "uncertain" if open_ else "fails"
-        return Part(place, None, judged, reason=status)
+        return Part(place, None, BOUNDS[line["privacy"]], reason=line["privacy"])
 
     def _release(self, quantity: str, place: Place, line: Columns) -> Part:
         record = self.sources.records[line["row"]]
@@ -166,7 +172,7 @@ class _Judge:
             names = ", ".join(part.quantity for part in ledger.releases) or "none"
             raise UserError(f"{place[0]}: release: {quantity}; allowed: {names}")
         status = verdict.privacy(released.claimed, released.epsilon_upper, None)
-        return Part(place, None, "holds" if status == "proven" else "fails", reason=f"{quantity}: {status}")
+        return Part(place, None, BOUNDS[status], reason=f"{quantity}: {status}")
 
     def _apart(self, times: float, place: Place, line: Columns, other: Columns | None) -> Part:
         """Judge whether epsilon is surely, or surely not, more than ``times`` that of ``other``."""

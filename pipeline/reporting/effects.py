@@ -140,7 +140,7 @@ def reason_not_run(*lines: Columns) -> str | None:
             return "not run"
         # the noise of a release doesn't depend on the length of the training
         if line["training"] == "shorter" and line["unit"] == "percent":
-            return "shorter training"
+            return "training too short"
         if isinstance(line["not_judged_reason"], str):
             return str(line["not_judged_reason"])
         trained = line["method"] != ACCOUNTING and line["unit"] == "percent"

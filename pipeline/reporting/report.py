@@ -4,19 +4,16 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import pandas as pd
-
 from dprepro.pipeline.files import digest, write_text
 from dprepro.pipeline.ledgers.data_budget import data_budgets
 from dprepro.pipeline.params import Settings
+from dprepro.pipeline.reporting import accuracy_privacy, curves
 from dprepro.pipeline.reporting.claims import claims
-from dprepro.pipeline.reporting.drawing import accuracy_privacy, curves
 from dprepro.pipeline.reporting.effects import effects
-from dprepro.pipeline.reporting.pages.environment import render
+from dprepro.pipeline.reporting.pages import render
 from dprepro.pipeline.reporting.pages.views import Cell, Report, cell
 from dprepro.pipeline.reporting.sources import read_sources
-from dprepro.pipeline.reporting.table import results, to_csv
-from dprepro.rounding import rounded_up
+from dprepro.pipeline.reporting.table import results, rounded, to_csv
 
 REPORTS = Path("reports")
 FOLDERS = ("figures", "metrics", "papers", "rows")  # DVC refuses a stage if one of its outputs is missing
@@ -100,12 +97,6 @@ def _files(report: Report) -> Iterator[tuple[str, str]]:
 
 def _numbers(value: Cell) -> dict[str, float]:
     """Rounded numbers of a judged printed value for `dvc metrics show`."""
-    line, decimals = value.line, value.table.decimals
-    upper = line["epsilon_upper"]
-    numbers = {
-        "paper": line["paper_value"],
-        "ours": round(line["ours"], decimals),
-        "plus_minus": round(line["half_width"], decimals),
-        "epsilon": None if pd.isna(upper) else float(rounded_up(float(f"{upper:.9g}"), 3)),
-    }
-    return {name: float(number) for name, number in numbers.items() if not pd.isna(number)}
+    names = {"paper_value": "paper", "ours": "ours", "half_width": "plus_minus", "epsilon_upper": "epsilon"}
+    found = rounded(value.line, value.table)
+    return {name: found[column] for column, name in names.items() if column in found}

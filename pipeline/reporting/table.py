@@ -21,6 +21,7 @@ from dprepro.pipeline.reporting.intervals import computed, mean
 from dprepro.pipeline.reporting.privacy import privacy
 from dprepro.pipeline.reporting.sources import Sources
 from dprepro.pipeline.results.schema import ACCOUNTING, Record, TrainingResult
+from dprepro.rounding import rounded_down, rounded_up
 
 Columns = dict[str, Any]
 CELL = ["paper", "table", "line", "metric", "level"]  # of the paper; the `row` with `is_primary` decides it
@@ -39,6 +40,8 @@ COLUMNS = [
     "epsilon_paper", "epsilon_upper", "epsilon_lower", "delta", "privacy", "privacy_reason",
 ]  # fmt: skip
 OBJECTS = ["printed", "by_seed"]  # columns that a CSV file can't hold
+BOUNDS = {"epsilon_upper": rounded_up, "epsilon_lower": rounded_down}
+NUMBERS = ("paper_value", "ours", "half_width", "difference", *BOUNDS)
 TRAINING = {"full": "as printed", "own": "paper silent", "reduced": "shorter"}
 
 
@@ -64,6 +67,22 @@ def to_csv(table: pd.DataFrame) -> str:
     """CSV text of a table; integers stay integers in a column with missing values."""
     shown = table.drop(columns=OBJECTS, errors="ignore")
     return str(shown.convert_dtypes().to_csv(index=False, lineterminator="\n"))
+
+
+def rounded(line: Mapping[Any, Any], table: Table) -> dict[str, float]:
+    """Numbers of a line as pages show them: rounded to the table's decimals, bounds outwards to three digits.
+
+    Missing ones are left out.
+    """
+    decimals = table.decimals_of(line["metric"])
+    there = {name: float(line[name]) for name in NUMBERS if not pd.isna(line[name])}
+    for name, value in there.items():
+        if name in BOUNDS:
+            # a bound that rounds to 0.3 may be slightly above it in floating point
+            there[name] = float(BOUNDS[name](float(f"{value:.9g}"), 3))
+        elif decimals is not None:
+            there[name] = round(value, decimals)
+    return there
 
 
 def _cell(line: Columns) -> tuple[str, ...]:
@@ -159,7 +178,7 @@ def _reason(line: Columns) -> str | None:
     if "ours" not in line:
         return "not run"
     if line["training"] == "shorter":
-        return "shorter training"
+        return "training too short"
     if line["n"] is not None and line["n"] < verdict.FEWEST_SEEDS:
         return f"fewer than {verdict.FEWEST_SEEDS} seeds"
     return None
@@ -185,7 +204,7 @@ def _handicap(line: Columns, most: float) -> str | None:
     against = [f"{100 * line['less_data']:.0f} % of the data"] if line["less_data"] else []
     against += ["one pretrained network"] if line["shared_start"] else []
     if line["training"] == "paper silent" and line["epochs"] < most:
-        against.append(f"epochs: up to {line['epochs']:g}, other lines up to {most:g}")
+        against.append(f"up to {line['epochs']:g} epochs, other lines up to {most:g}")
     return ", ".join(against) or None
 
 

@@ -20,8 +20,8 @@ Effect = Literal[
     "same direction", "opposite", "none in either", "only in one", "uncertain", "confounded", "not run"
 ]
 Privacy = Literal["proven", "exceeded", "not proven", "no claim"]
-Claim = Literal["supported", "contradicted", "mixed", "not tested"]
-Part = Literal["holds", "fails", "uncertain", "not run"]  # of a claim
+Claim = Literal["supported", "contradicted", "mixed", "not proven", "not tested"]
+Part = Literal["holds", "fails", "uncertain", "not proven", "not run"]  # of a claim
 
 FEWEST_SEEDS = 3
 # Largest ratio of a bound to a claim that may come from float32 rounding alone, such as of noise scales.
@@ -158,10 +158,13 @@ def claim(parts: Iterable[Part]) -> Claim:
     """Judge a claim by its parts.
 
     'contradicted': at least one part fails and none holds. 'supported': more than half of all parts hold, and
-    the others did not run. 'not tested': fewer hold, and the others did not run. 'mixed': anything else.
+    the others did not run. 'not tested': fewer hold, and the others did not run. 'not proven': no bound that
+    ran is proven or exceeded. 'mixed': anything else.
     """
     parts = list(parts)
     ran = {each for each in parts if each != "not run"}
+    if ran == {"not proven"}:
+        return "not proven"
     if ran <= {"holds"}:
         return "supported" if 2 * parts.count("holds") > len(parts) else "not tested"
     return "contradicted" if "fails" in ran and "holds" not in ran else "mixed"

@@ -121,6 +121,11 @@ def search_path(name: str, root: Path = Path()) -> Path:
     return root / SEARCHES / f"{name}.json"
 
 
+def search_checkpoints(name: str, root: Path = Path()) -> Path:
+    """Folder of a search's checkpoints, one folder for each definition of the search."""
+    return root / CHECKPOINTS / f"search-{name}"
+
+
 def write(
     kept: RowTrainings | RowEvaluations | Ledgers | Audit | SearchRecord,
     root: Path = Path(),

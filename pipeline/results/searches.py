@@ -11,27 +11,21 @@ from dprepro.pipeline.params.searched import candidates
 from dprepro.pipeline.results.schema import Provenance, TrainingSpent
 
 
-def definitions(name: str, settings: Settings, source: Provenance) -> tuple[str, str]:
-    """Digests of everything that decides the candidates' results: as recorded now, and as recorded formerly.
+def definition_of(name: str, settings: Settings, source: Provenance) -> str:
+    """Digest of everything that decides the candidates' results; ``source``: provenance of the trainings.
 
     Settings at their default don't count, so that a new setting invalidates no search, whose candidates would
-    be trained and spent again. They did count formerly. ``source``: provenance of the trainings.
+    be trained and spent again.
     """
     definition, row = settings.searches[name], settings.row(settings.searches[name].row)
-
-    def digest(defaults: bool) -> str:
-        dumped: dict[str, Any] = {"mode": "json", "exclude_defaults": not defaults}
-        network = row.model.model_dump(mode="json") if defaults else row.model.essence
-        # the row's settings are left out, because they include this search's own choice once it is recorded
-        decisive: list[Any] = [definition.row, definition.seeds, network, row.method]
-        decisive += [row.reproducible, source.made_by, source.data]
-        tried = [
-            [row.level(configured), configured.model_dump(**dumped)]
-            for _, configured in candidates(name, settings)
-        ]
-        return digest_json([decisive, tried])
-
-    return digest(defaults=False), digest(defaults=True)
+    # the row's settings are left out, because they include this search's own choice once it is recorded
+    decisive: list[Any] = [definition.row, definition.seeds, row.model.essence, row.method]
+    decisive += [row.reproducible, source.made_by, source.data]
+    tried = [
+        [row.level(configured), configured.model_dump(mode="json", exclude_defaults=True)]
+        for _, configured in candidates(name, settings)
+    ]
+    return digest_json([decisive, tried])
 
 
 def candidate_spent(guarantee: Guarantee, steps: int) -> TrainingSpent | None:

@@ -76,13 +76,17 @@ def _result(
     }
     percent = line["unit"] == "percent"
     names = METRICS if percent else METRICS | OTHER_UNIT
+    numbers, decimals = table.rounded(line, printed), printed.decimals_of(line["metric"])
+    by_seed = {
+        seed: value if decimals is None else round(value, decimals) for seed, value in line["by_seed"].items()
+    }
     several = len(trainings) > 1 and not also  # the seeds' runs have all metrics
     return RunSpec(
         line["paper"],
         name,
         {tag: str(value) for tag, value in tags.items() if pd.notna(value)},
         _params(record, list(trainings.values())),
-        [(name, float(line[column]), 0) for column, name in names.items() if pd.notna(line[column])],
+        [(name, numbers[column], 0) for column, name in names.items() if column in numbers],
         min((each.started for each in trainings.values() if each.started), default=0.0),
         max((each.ended for each in trainings.values() if each.ended), default=0.0),
         tuple(
@@ -91,11 +95,11 @@ def _result(
                 f"{name}, seed {seed}",
                 {"seed": str(seed), "row": line["row"], "level": line["level"]},
                 _params(record, [trainings[seed]]),
-                [*curves[line["level"], seed], (names["ours"], float(value), 0)],
+                [*curves[line["level"], seed], (names["ours"], value, 0)],
                 trainings[seed].started or 0.0,
                 trainings[seed].ended or 0.0,
             )
-            for seed, value in (line["by_seed"].items() if several else ())
+            for seed, value in (by_seed.items() if several else ())
         ),
     )
 

@@ -1,8 +1,7 @@
 """Accuracies of a finished run's weights, by each method's test protocol."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +17,7 @@ from dprepro.pipeline.identity.validity import reason_invalid, reason_unmeasured
 from dprepro.pipeline.methods.base import Execution, Method, shares
 from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import method_settings
-from dprepro.pipeline.params import Model, Settings
+from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.predictions import packed
 from dprepro.pipeline.results.schema import (
@@ -27,7 +26,6 @@ from dprepro.pipeline.results.schema import (
     EvaluationRecord,
     RowEvaluations,
     Scores,
-    TrainingKey,
     TrainingRecord,
 )
 from dprepro.pipeline.results.weights import read_weights, require, weights_path
@@ -59,95 +57,73 @@ def evaluate(
     require(run, root=root)
     previous = records.read_evaluation(key, root)
     measured = {training.key: training for training in previous.trainings} if previous else {}
-    pending: dict[TrainingKey, TrainingRecord] = {}
+    pending: list[TrainingRecord] = []
     for trained in run.trainings:
         earlier = measured.get(trained.key)
         unscored = own and earlier is not None and earlier.scores is None
         if reason_unmeasured(earlier, trained) or unscored:
-            pending[trained.key] = trained
+            pending.append(trained)
         else:
             show(f"{trained.level}/seed={trained.seed}")
     if wrong := {
-        why
-        for each in pending.values()
-        if (why := reason_invalid(each, row, data, frozen_changed, code=False))
+        why for each in pending if (why := reason_invalid(each, row, data, frozen_changed, code=False))
     }:
         raise UserError(
             f"{path}: trained with other {' and '.join(sorted(wrong))} than are here; "
             f"run `dprepro train {key}`"
         )
-    weights = [
-        read_weights(weights_path(key, *training, root), trained.weights, execution.device)
-        for training, trained in pending.items()
-    ]
-    recorded = method_settings()[row.method].recorded
-    members = [SeedRun(*training, recorded(trained.settings)) for training, trained in pending.items()]
-    arguments = (row.model, row.method, row.reproducible, data, execution, own)
-    for member, found in measure(dict(zip(members, weights, strict=True)), *arguments):
-        trained = pending[member.key]
-        measured[member.key] = EvaluationRecord(
-            row=key,
-            level=trained.level,
-            seed=trained.seed,
-            weights=trained.weights,
-            measured_by=versions.MEASURING,
-            metrics={**found.metrics, **noise(trained.spending)},
-            scores=found.scores,
-            test_errors=found.test_errors,
-        )
-        show(member.name)
+    for trained in pending:
+        weights = read_weights(weights_path(key, *trained.key, root), trained.weights, execution.device)
+        measured[trained.key] = measure(trained, weights, row, data, execution, scored=own)
+        show(f"{trained.level}/seed={trained.seed}")
     evaluation = RowEvaluations(row=key, trainings=tuple(measured[trained.key] for trained in run.trainings))
     return records.write(evaluation, root)
 
 
-class Measurement(NamedTuple):
-    """Metrics and scores of one training."""
-
-    metrics: dict[str, float]
-    scores: Scores | Errors | None
-    test_errors: str | None  # `pipeline.results.predictions`
-
-
 def measure(
-    weights: Mapping[SeedRun, Tensors],
-    model: Model,
-    method: str,
-    reproducible: bool,
-    data: Prepared,
-    execution: Execution,
-    scored: bool,
-) -> Iterator[tuple[SeedRun, Measurement]]:
-    """Finished trainings of one model, with the metrics of their ``weights``.
+    trained: TrainingRecord, weights: Tensors, row: Row, data: Prepared, execution: Execution, scored: bool
+) -> EvaluationRecord:
+    """Accuracies of a training's ``weights`` by the test protocol of its method.
 
-    If ``scored``, `Measurement.scores` are those of the test split; otherwise `Measurement.test_errors` are,
-    if the method predicts one class for each example.
+    If ``scored``, the record has scores of the test split; otherwise it has errors in the test split, if the
+    method predicts one class for each example.
 
     Raises:
-        UserError: weights are another network's.
+        UserError: the weights are another network's.
     """
-    for run, tensors in weights.items():
-        task = make_task(run, model, reproducible, data, execution)
-        for name, value in task.parameters.items():
-            if name not in tensors or tensors[name].shape != value.shape:
-                raise UserError(f"{run.name}: the weights are another network's: {shown(name)} doesn't fit")
-        trained = build_method(method, task, run.settings, model.normalization)
-        predictions: list[torch.Tensor] = []
-        metrics = _accuracies(trained, tensors, data, execution, predictions.append)
-        labels = np.array(data.splits["test"].labels)
-        found: Scores | Errors | None = None
-        wrong: str | None = None
-        if scored:
-            outputs = _probabilities(trained, tensors, data.splits["test"], execution)
-            if data.target is None:
-                found = scores(outputs, labels)
-            else:
-                low, high = data.target
-                if not np.isfinite(outputs).all():
-                    raise UserError(f"{run.name}: its outputs are not finite; a lower learning_rate may help")
-                found = errors(*(low + (high - low) * each for each in (outputs[:, 0], labels)))
-        elif data.target is None and trained.test_draws == 1:
-            wrong = packed(torch.cat(predictions).cpu().numpy(), labels, data.classes)
-        yield run, Measurement(metrics, found, wrong)
+    settings = method_settings()[row.method].recorded(trained.settings)
+    run = SeedRun(*trained.key, settings)
+    task = make_task(run, row.model, row.reproducible, data, execution)
+    for name, value in task.parameters.items():
+        if name not in weights or weights[name].shape != value.shape:
+            raise UserError(f"{run.name}: the weights are another network's: {shown(name)} doesn't fit")
+    method = build_method(row.method, task, settings, row.model.normalization)
+    predictions: list[torch.Tensor] = []
+    metrics = _accuracies(method, weights, data, execution, predictions.append)
+    labels = np.array(data.splits["test"].labels)
+    found: Scores | Errors | None = None
+    wrong: str | None = None
+    if scored:
+        outputs = _probabilities(method, weights, data.splits["test"], execution)
+        if data.target is None:
+            found = scores(outputs, labels)
+        else:
+            low, high = data.target
+            if not np.isfinite(outputs).all():
+                raise UserError(f"{run.name}: its outputs are not finite; a lower learning_rate may help")
+            found = errors(*(low + (high - low) * each for each in (outputs[:, 0], labels)))
+    elif data.target is None and method.test_draws == 1:
+        wrong = packed(torch.cat(predictions).cpu().numpy(), labels, data.classes)
+    return EvaluationRecord(
+        row=trained.row,
+        level=trained.level,
+        seed=trained.seed,
+        weights=trained.weights,
+        measured_by=versions.MEASURING,
+        metrics={**metrics, **noise(trained.spending)},
+        scores=found,
+        test_errors=wrong,
+    )
 
 
 def _probabilities(method: Method, model: Tensors, split: Split, execution: Execution) -> np.ndarray:

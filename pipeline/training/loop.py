@@ -217,10 +217,7 @@ def train_run(
                         network = method.network(method.model(state), 0)
                     validation_accuracy = accuracy(method.predictor(network), validation, execution)
                     values["validation_accuracy"] = validation_accuracy
-                history += [
-                    (run.level, run.seed, steps_done, epoch, name, value)
-                    for name, value in sorted(values.items())
-                ]
+                history += [(steps_done, epoch, name, value) for name, value in sorted(values.items())]
             show(
                 Progress(
                     name=run.name,

@@ -221,7 +221,7 @@ def _trained(
     run, method = finished.run, finished.method
     guarantee = method.guarantee()
     curves: dict[str, list[Point]] = {}
-    for _, _, step, epoch, metric, value in finished.history:
+    for *_, step, epoch, metric, value in finished.history:  # older checkpoints have more
         curves.setdefault(metric, []).append((step, round(epoch, 4), float(f"{value:.6g}")))
     return TrainingRecord(
         row=key,

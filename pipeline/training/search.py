@@ -24,7 +24,7 @@ from dprepro.pipeline.results.schema import (
     TrainingSpent,
     best,
 )
-from dprepro.pipeline.results.searches import candidate_spent, definitions
+from dprepro.pipeline.results.searches import candidate_spent, definition_of
 from dprepro.pipeline.training.checkpoints import checkpoint_lock
 from dprepro.pipeline.training.loop import Context, SeedRun, Show
 from dprepro.pipeline.training.rows import check_inputs, provenance_of, stopped, stopped_path
@@ -55,8 +55,9 @@ def search(
     check_inputs(data, row.method)
     source = provenance_of(definition.row, settings, data, execution)
     choices = list(candidates(name, settings))
-    identity, *formerly = definitions(name, settings, source)
-    checkpoint = root / records.CHECKPOINTS / f"search-{name}-{identity[7:19]}"
+    identity = definition_of(name, settings, source)
+    checkpoints = records.search_checkpoints(name, root)
+    checkpoint = checkpoints / identity[7:19]
     # not the seeds of the row, whose results stay unseen until its settings are fixed
     seeds = range(SEARCHED_SEED, SEARCHED_SEED + definition.seeds)
     runs = [
@@ -77,9 +78,9 @@ def search(
     )
     trained: dict[TrainingKey, tuple[float, float, TrainingSpent | None]] = {}  # accuracy, seconds, spending
     target, kept = records.search_path(name, root), f"search={name}"  # no row's key
-    with checkpoint_lock(root / records.CHECKPOINTS / f"search-{name}"):  # one for all definitions
+    with checkpoint_lock(checkpoints):  # one for all definitions
         earlier = records.read_search(name, root)
-        if earlier is None or earlier.definition not in (identity, *formerly):
+        if earlier is None or earlier.definition != identity:
             try:
                 for finished in train_runs(runs, context, workers):
                     (judged_by,) = (

@@ -18,7 +18,7 @@ import torch
 
 from dprepro.errors import Stopped, Unproven, UserError
 from dprepro.pipeline.extensions import in_use, use
-from dprepro.pipeline.memory import keep_freed
+from dprepro.pipeline.methods.base import keep_freed
 from dprepro.pipeline.training.loop import Context, FinishedTraining, Progress, SeedRun, train_run
 from dprepro.pipeline.training.stopping import StopSignal, recording_signals
 

@@ -84,7 +84,7 @@ def adopt(settings: Settings, source: Path) -> list[Adopted]:
         for record in records.search_records(staged):
             with _subject(f"{records.search_path(record.name)}: not adopted"):
                 if record.name in settings.searches:
-                    check_search(record, settings, staged)
+                    check_search(record, settings)
         _place(staged / "merged", [*searches, *(part for _, parts in merged for part in parts)])
     complete = [row for row in packed if not lacks(settings, row)]
     signed = dvclock.sign(settings, [stage for row in complete for stage in dvclock.stages_of(row)])

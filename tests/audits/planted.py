@@ -54,18 +54,14 @@ DELTA, ALPHA = 1e-5, 0.05
 EXAMPLES, STEPS = 4000, 50
 TAN = TanSettings(batch=400, steps=STEPS, sigma=1.2, learning_rate=1.0, delta=DELTA)
 ALLOCATION = TAN.model_copy(update={"sampling": "allocation", "steps": 4 * STEPS})
-PARTS, CROWD, ROUNDS, RUNS = 4, 50, 30, 200
+PARTS, CROWD, ROUNDS, RUNS = 4, 50, 4, 100
+# few steps of little noise: of many steps with more, an audit shows the same and takes longer
 BC = BatchClippingSettings.model_validate(
     {
-        "batch": CROWD,
-        "epochs": 1.0,
-        "learning_rate": 1.0,
-        "sigma": 8.4,
-        "clipping": "adaptive",
-        "sampling": "fixed",
-        "delta": DELTA,
+        "batch": CROWD, "epochs": 1.0, "learning_rate": 1.0, "sigma": 3.0, "clipping": "adaptive",
+        "sampling": "fixed", "delta": DELTA,
     }
-)
+)  # fmt: skip
 SETTINGS = params.load(Path(__file__).parents[2] / "params.yaml")
 LAYER_NORM, PUBLIC_BN = "davody-t5-ln-lenet5", "davody-t5-bn-lenet5"
 ILM = "phan-f4a-ilm-sound-reduced"
@@ -392,7 +388,6 @@ FAULTS: dict[str, Fault] = {
         partial(test_randomness.test_secret_batches_are_random_allocations, 1),
     ),
     "entropy of 16 bits": Fault(randomness, "secrets", entropy(lambda: os.urandom(2)), OF_THE_SYSTEM),
-    "entropy of 32 bits": Fault(randomness, "secrets", entropy(lambda: os.urandom(4)), OF_THE_SYSTEM),
     "entropy cut to 32 bits": Fault(
         randomness, "secrets", entropy(lambda: os.urandom(32)[:4]), BEHIND_THE_NOISE
     ),

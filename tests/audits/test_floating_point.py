@@ -12,10 +12,8 @@ from dprepro.accountants.gaussian import gaussian_epsilon
 from dprepro.accountants.records import SampledGaussian
 from dprepro.auditing import epsilon_bounds, floating_point
 from dprepro.auditing.epsilon_bounds import ErrorCounts
-from dprepro.clipping.limits import ClipLimits
 from dprepro.fields import Noise
 from dprepro.noise.mechanisms import GaussianMechanism
-from dprepro.noise.streams import Streams
 from dprepro.pipeline import params
 from dprepro.pipeline.audits import canaries
 from dprepro.pipeline.audits.rows import attacks_on
@@ -58,33 +56,6 @@ def test_noise_on_a_grid_shows_nothing_at_ten_times_the_trials(multiplier: float
     assert shown(errors) == 0
 
 
-def test_the_last_bits_of_numbers_on_a_grid_tell_nothing() -> None:
-    """By whoever learns from half of the releases which last bits a record leaves, and guesses by them."""
-    mechanism, size, releases = mechanism_of(1.1), floating_point.COORDINATES, 40
-    whole = ClipLimits.whole(torch.tensor(1.0), 1)
-    spacing = float(mechanism.spacings(whole, size))
-    streams = Streams("bits", True, torch.device("cpu"), "grid")
-    counts: list[list[np.ndarray]] = []
-    for added in (0.0, 1 / size**0.5):
-        sums = {"sum": torch.full((1, size), added)}
-        numbers = [
-            mechanism.release(sums, whole, streams, len(counts) * releases + at)["sum"].double().numpy()
-            for at in range(releases)
-        ]
-        # what float32 leaves of the integers
-        bits = np.rint(np.stack(numbers) / spacing).astype(np.int64) % 16
-        counts.append([np.bincount(half.ravel(), minlength=16) for half in (bits[::2], bits[1::2])])
-    likelier = counts[1][0] > counts[0][0]
-    trials = releases * size // 2
-    errors = ErrorCounts(
-        int(counts[0][1][likelier].sum()), trials, int(counts[1][1][~likelier].sum()), trials
-    )
-    assert shown(errors) == 0
-    assert (
-        epsilon_bounds.by_errors(errors, ALPHA, 0.0) < 1 / 1.1 / size**0.5
-    )  # what one coordinate may tell at most
-
-
 def after_a_step(noise: Noise, trainings: int) -> ErrorCounts:
     """Canaries called wrongly by a reader of the parameters after a step from 0, by powers of two."""
     examples = 1024
@@ -122,18 +93,6 @@ def test_the_bound_of_coordinates_is_that_of_their_product() -> None:
     by_hand = [log(((1 - alarms) ** count - DELTA) / misses**count) for count in range(1, 51)]
     assert epsilon_bounds.by_coordinates(errors, 50, ALPHA, DELTA) == pytest.approx(max(by_hand))
     assert epsilon_bounds.by_coordinates(ErrorCounts(100, 1000, 900, 1000), 50, ALPHA, DELTA) == 0
-
-
-def test_it_bounds_what_releases_of_independent_coordinates_spend() -> None:
-    """Randomized response on each coordinate: with k of them exactly k times the epsilon of one is spent."""
-    generator, alarms, misses = np.random.default_rng(0), 0.1, 0.4
-    above = 0
-    for _ in range(200):
-        errors = ErrorCounts(
-            int(generator.binomial(500, alarms)), 500, int(generator.binomial(500, misses)), 500
-        )
-        above += epsilon_bounds.by_coordinates(errors, 10, ALPHA, 0.0) > 10 * log((1 - alarms) / misses)
-    assert above <= 200 * ALPHA
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from dprepro.pipeline.data.prepare import prepare
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.training import evaluation, rows
 from dprepro.stages.init import stages
+from tests.commands import ROOT, environment, heed_ctrl_c
 from tests.made_records import lasting, stripes
-from tests.warm.commands import ROOT, environment, heed_ctrl_c
 
 BIN = Path(sys.executable).parent
 ROW: dict[str, Any] = {

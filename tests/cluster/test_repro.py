@@ -148,7 +148,7 @@ def test_rows_that_need_a_gpu_wait_for_one_here(
     monkeypatch.setattr("dprepro.pipeline.identity.plan.gpu_here", lambda: False)
     monkeypatch.setattr(tasks, "missing_data", lambda settings, rows: [])
     repro()
-    assert "0 done, 0 failed, 1 wait for a GPU" in capsys.readouterr().out
+    assert "0 done, 0 failed, 1 waiting for a GPU" in capsys.readouterr().out
 
 
 def test_slots_here_share_cores_and_have_a_gpu_each(monkeypatch: pytest.MonkeyPatch) -> None:

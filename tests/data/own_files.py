@@ -9,7 +9,7 @@ from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.fetch import fetch
 from dprepro.pipeline.data.own import describe
 from dprepro.pipeline.data.prepare import prepare
-from dprepro.pipeline.params import Public, Settings, parse
+from dprepro.pipeline.params import Settings, parse
 
 ROW: dict[str, Any] = {
     **{"paper": "mine", "table": "t1", "label": "x", "data": "mine", "model": {"name": "lenet_300_100"}},
@@ -20,8 +20,8 @@ ROW: dict[str, Any] = {
 
 def declare(root: Path, kind: str, path: str, public: int = 0, **said: Any) -> dict[str, Any]:
     """An entry of `own` and one of `data`."""
-    unprotected = Public(raw="mine", count=public)
-    own, data = describe.describe("mine", kind, {"path": path, **said}, root, unprotected)
+    said |= {"path": path, "public": {"count": public}}
+    own, data = describe.describe("mine", kind, said, root)
     entry = own.model_dump(mode="json", exclude_unset=True)
     return {"own": {"mine": entry}, "data": {"mine": data.model_dump(mode="json")}}
 

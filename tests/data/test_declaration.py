@@ -37,7 +37,7 @@ def trained(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_changed_declaration_is_noticed_before_and_after_data_are_prepared(trained: Path) -> None:
     assert "nothing to train" in run("plan r")
-    assert "1 rows stand" in run("status")
+    assert "1 row with valid results" in run("status")
     declare(train=240)
     assert "r: 1 training (data);" in run("plan r")
     assert "1 changed (data): r" in run("status")

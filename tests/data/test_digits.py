@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from dprepro.errors import UserError
 from dprepro.pipeline.data import catalog, digits, formats
 from dprepro.pipeline.data.fetch import fetch
 from dprepro.pipeline.data.prepare import prepare
-from dprepro.pipeline.data.raw import load
 from dprepro.pipeline.files import digest_files
 from dprepro.pipeline.params import parse
 
@@ -56,11 +54,3 @@ def test_a_manifest_names_source_and_licence(settings, tmp_path):
 
 def test_other_data_sets_stay_synthetic(settings, tmp_path):
     assert fetch("ag-news", settings, tmp_path).edition == "synthetic"
-
-
-def test_a_changed_image_is_noticed(settings, tmp_path):
-    folder = fetch("mnist", settings, tmp_path).folder
-    path = folder / catalog.get("mnist").editions["official"].train[0].name
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(UserError, match="truncated or corrupt"):
-        load("mnist", settings, tmp_path)

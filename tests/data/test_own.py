@@ -16,10 +16,9 @@ import pytest
 from PIL import Image
 
 from dprepro.errors import Notice
-from dprepro.pipeline.data import raw as raw_sets
 from dprepro.pipeline.data.fetch import fetch
 from dprepro.pipeline.data.own import images, npz, private, texts
-from dprepro.pipeline.data.prepare import prepare
+from dprepro.pipeline.data.prepare import load, prepare
 from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.identity.entries import entries
 from tests.data.own_files import ROW, declare, made, settings_of
@@ -200,7 +199,7 @@ def test_images_of_several_sizes_are_cut_and_scaled_where_that_is_asked_for(tmp_
     folder = tmp_path / write_images(tmp_path / "mine", shape=(12, 20))
     Image.fromarray(np.full((40, 16), 200, np.uint8)).save(folder / "class-1/tall.jpg")
     assert "--size cuts and scales" in refusal_of(lambda: declare(tmp_path, "images", "mine"))
-    declared = declare(tmp_path, "images", "mine", resize=True, shape=(None, 10, 10))
+    declared = declare(tmp_path, "images", "mine", resize=True, shape=(1, 10, 10))
     assert declared["own"]["mine"]["shape"] == [1, 10, 10]
     data = made(tmp_path, settings_of(declared))
     assert data.input_shape == (1, 10, 10)
@@ -215,7 +214,7 @@ def test_it_is_split_as_the_catalogue_splits(tmp_path: Path) -> None:
     settings = settings_of({"data": {"theirs": split}, "raw": raw})
     fetch("mnist", settings, tmp_path)
     theirs = prepare("theirs", settings, tmp_path)
-    parts = raw_sets.load("mnist", settings, tmp_path).parts
+    parts = load("mnist", settings, tmp_path).parts
     arrays = {f"{part}_{kind}": getattr(parts[part], kind) for part in parts for kind in ("inputs", "labels")}
     write_npz(tmp_path, **{name.removeprefix("train_"): array for name, array in arrays.items()})
     declared = declare(tmp_path, "npz", "mine.npz")
@@ -241,7 +240,7 @@ def test_parts_of_their_own(tmp_path: Path, kind: str) -> None:
     done = made(tmp_path, settings_of(declare(tmp_path, kind, "mine")))
     assert done.manifest["counts"] == {"train": 54, "validation": 6, "test": 30, "public": 0}
     line = refusal_of(lambda: declare(tmp_path, kind, "mine", test=9))
-    assert line == f"--test 9: not allowed beside the test part of {tmp_path}/mine"
+    assert line == f"own.mine.test: 9; not allowed beside the test part of {tmp_path}/mine"
 
 
 def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
@@ -257,7 +256,7 @@ def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
     assert "data/raw/mine: holds other files" in refusal_of(lambda: prepare("mine", other, tmp_path))
     assert entries(settings)["own"]["mine"] != entries(other)["own"]["mine"]
     (tmp_path / "data/raw/mine/all.npz").write_bytes(b"")
-    assert "all.npz: truncated or corrupt" in refusal_of(lambda: raw_sets.load("mine", settings, tmp_path))
+    assert "all.npz: truncated or corrupt" in refusal_of(lambda: load("mine", settings, tmp_path))
 
 
 def test_where_a_file_lies_decides_nothing(tmp_path: Path) -> None:
@@ -484,9 +483,9 @@ def test_texts_that_are_none(tmp_path: Path, content: bytes, line: str) -> None:
 
 
 def test_a_quoted_empty_value_of_one_column_is_on_its_line(tmp_path: Path) -> None:
-    (tmp_path / "mine.csv").write_bytes(b'text\n\n""\nx\n  \n""\n')
-    assert texts.csv_frame(tmp_path / "mine.csv")["text"].tolist() == ["", "x", ""]
-    assert [texts.csv_line(tmp_path / "mine.csv", row) for row in range(3)] == [3, 4, 6]
+    (tmp_path / "mine.csv").write_bytes(b'text\n\n""\nx\n  \n" "\n"\n"\ny\n')
+    assert texts.csv_frame(tmp_path / "mine.csv")["text"].tolist() == ["", "x", " ", "\n", "y"]
+    assert [texts.csv_line(tmp_path / "mine.csv", row) for row in range(5)] == [3, 4, 6, 7, 9]
 
 
 def test_words_that_look_like_nothing_are_words(tmp_path: Path) -> None:

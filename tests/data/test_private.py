@@ -77,11 +77,12 @@ def test_a_template_makes_git_ignore_its_table(project: Path) -> None:
     assert "git tracks it" in refusal_of(lambda: new("--table", "mine.csv", "--label", "sick"))
 
 
-@pytest.mark.parametrize("options", [["--test", "89"], ["--public-from", "none"]])
+@pytest.mark.parametrize("said", ["test: 89", "public: {raw: none}"])
 @pytest.mark.parametrize("given", ["../scans.npz", "inside.npz"])
-def test_a_failure_leaves_no_link_and_git_ignoring(project: Path, options: list[str], given: str) -> None:
+def test_a_failure_leaves_no_link_and_git_ignoring(project: Path, said: str, given: str) -> None:
     os.link("../scans.npz", "inside.npz")
-    assert "data/own" not in refused("new", "data", "mine", "--npz", given, *options)
+    Path("said.yaml").write_text(said)
+    assert "data/own" not in refused("new", "data", "mine", "--npz", given, "--schema", "said.yaml")
     assert not FOLDER.exists() or not list(FOLDER.iterdir())
     if given == "inside.npz":
         assert private._ignored(Path("inside.npz"), project)
@@ -149,22 +150,25 @@ def test_public_examples_are_asked_for(project: Path) -> None:
     row = "new row x --data mine --model lenet5 --epsilon 3 --method dpsgd --normalization"
     said = refused(f"{row} public_bn")
     assert said.startswith("params.yaml: rows.x.data: 'mine' has no public examples, which 'dpsgd' with")
-    assert said.endswith("allowed: data with some (`dprepro new data --public N` or `--public-from OTHER`)")
+    assert said.endswith("allowed: data with some (`public` in the --schema of `dprepro new data`)")
     run(f"{row} layer")
 
 
 def test_some_may_be_public_or_others(project: Path) -> None:
-    assert "4 of them are public from here on" in new("--npz", "../scans.npz", "--public", "4")
+    said = Path("said.yaml")
+    said.write_text("public: {count: 4}")
+    assert "4 of them are public from here on" in new("--npz", "../scans.npz", "--schema", "said.yaml")
     assert [len(split) for split in prepared.load("mine").splits.values()] == [64, 7, 15, 4]
-    other = "new data other --npz ../scans.npz --public 5 --public-from"
-    assert "'mine' has the examples of 'other' in another form" in refused(f"{other} mine")
-    assert "no such entry 'third'" in refused(f"{other} third")
-
-
-@pytest.mark.parametrize("public", [[], ["--public", "5"]])
-def test_a_data_set_is_no_source_of_its_own_public_examples(project: Path, public: list[str]) -> None:
-    own = refused("new", "data", "mine", "--npz", "../scans.npz", "--public-from", "mine", *public)
-    assert "--public-from mine: is the new data set; allowed: another one, or --public alone" in own
+    for public, line in (
+        ("{raw: mine}", "'mine' has the examples of 'other' in another form"),
+        ("{raw: third}", "no such entry 'third'"),
+        ("{raw: other}", "data.other.public.count: missing"),  # its own become public by a number alone
+        ("{}", "data.other.public.count: missing"),
+        ("5", "data.other.public: '5' is not allowed"),
+        ("{count: -1}", "data.other.public.count: -1 is not allowed"),
+    ):
+        said.write_text(f"public: {public}")
+        assert line in refused("new data other --npz ../scans.npz --schema said.yaml")
 
 
 @pytest.mark.parametrize("name", ["scans [2024].npz", "a\\b?*.npz", "#! .npz"])

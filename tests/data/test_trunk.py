@@ -21,12 +21,14 @@ from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.params.own import PublicNetwork
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.weights import weights_path
-from tests.docs.blocks import begin
+from tests.docs.blocks import begin, blocks
 from tests.laboratory import new_row, refused, run, train
 from tests.not_none import not_none
 from tests.refusal import refusal_of
 
 SIZE = 32
+(SCHEMA,) = (block.text for block in blocks("docs/public-network.md") if block.language == "yaml")
+NETWORK = SCHEMA.replace("resnet18.pth", "net.pth").replace("-1k", f"\n  size: {SIZE}")
 WEIGHTS = (
     "--network resnet18 --weights net.pth --weights-source example.org --weights-licence BSD-3-Clause "
     f"--trained-on ImageNet --network-size {SIZE}"
@@ -64,7 +66,8 @@ def lab(resnet: torch.nn.Module, tmp_path_factory: pytest.TempPathFactory) -> Pa
         begin(root / "lab")
         patch.chdir("lab")
         torch.save(resnet.state_dict(), "net.pth")
-        run(f"new data mine --images ../images {WEIGHTS}")
+        Path("network.yaml").write_text(NETWORK)
+        run("new data mine --images ../images --schema network.yaml")
         new_row("probe --data mine --model logistic --method dpsgd --epsilon 128 --epochs 8")
         train("probe")
         run("export probe out")
@@ -219,7 +222,7 @@ def test_a_replaced_file_of_a_tuned_network_is_noticed(tuned: Path, monkeypatch:
 def test_a_model_that_can_not_take_the_data_is_refused(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(lab)
     line = refused("new row wrong --data mine --model lenet5 --method dpsgd --epsilon 8")
-    assert "can't be built for inputs of shape (512,)" in line
+    assert line.endswith("model 'lenet5' can't take 512 features; allowed: lenet_300_100, logistic, mlp")
     line = refused("new row wrong --data mine --model pretrained --method dpsgd --epsilon 8")
     assert "network: model 'pretrained' needs one" in line
     line = refused(f"new row wrong --data mine --model logistic {WEIGHTS} --method dpsgd --epsilon 8")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
+from ruamel.yaml import YAML
 
 from dprepro.accountants.bounds import smallest_bound
 from dprepro.accountants.records import SampledGaussian
@@ -25,8 +26,11 @@ from tests.laboratory import declare, laboratory, refused, run, train
 from tests.refusal import refusal_of
 
 UNIT = Unit(column="patient", at_most=3)
-SCHEMA = 'classes: ["no", "yes"]\ncolumns:\n  dose: {range: [0, 1]}\n  visit: {range: [0, 1000]}\n'
-NEW = "new data visits --table ../visits.csv --label ill --group patient --at-most 3"
+SCHEMA = (
+    'classes: ["no", "yes"]\nunit: {column: patient, at_most: 3}\n'
+    "columns:\n  dose: {range: [0, 1]}\n  visit: {range: [0, 1000]}\n"
+)
+NEW = "new data visits --table ../visits.csv --label ill --group patient"
 ROW = "new row mine --data visits --model logistic --method dpsgd --epsilon 3 --epochs 1"
 
 
@@ -142,7 +146,8 @@ def test_epsilon_is_for_a_person_from_the_declaration_to_the_export(lab: Path) -
     assert "____" not in card
     assert "secret" not in card
     # a training for a line, on the same people, has no bound for a person
-    run("new data lines --table ../visits.csv --label ill --schema visits.schema.yaml")
+    Path("lines.yaml").write_text(SCHEMA.replace("unit: {column: patient, at_most: 3}\n", ""))
+    run("new data lines --table ../visits.csv --label ill --schema lines.yaml")
     run(ROW.replace("row mine --data visits", "row other --data lines"))
     run("train other")
     assert (
@@ -156,17 +161,19 @@ def test_epsilon_is_for_a_person_from_the_declaration_to_the_export(lab: Path) -
 
 @pytest.mark.filterwarnings("ignore:.*left out")
 def test_what_has_no_bound_for_a_person_is_refused(lab: Path) -> None:
-    assert "--group: goes with --at-most" in refused(NEW.replace(" --at-most 3", ""))
-    assert "not with --public" in refused(f"{NEW} --public 5")
-    assert "allowed with --texts or --table" in refused(
-        "new data x --npz ../visits.csv --group p --at-most 2"
-    )
+    np.savez("x.npz", inputs=np.zeros((60, 8, 8), np.uint8), labels=np.arange(60) % 2)
+    assert "own.x.unit: allowed for tables and texts" in refused("new data x --npz x.npz --group p")
     assert "--group nobody: ../visits.csv: no column 'nobody'" in refused(
         NEW.replace("patient", "nobody").replace("visits --table", "other --table")
     )
-    for bad, key in (("--at-most 101", "at_most"), ("--at-most 3 --group=", "column")):
-        said = refused(f"{NEW.replace('--at-most 3', bad)} --schema visits.schema.yaml")
-        assert f"own.visits.unit.{key}: " in said
+    for bad, said in (
+        (("at_most: 3", "at_most: 101"), "own.visits.unit.at_most: "),
+        (("unit: {column: patient, at_most: 3}", "unit: 5"), "own.visits.unit: "),
+        (("unit:", "public: {count: 5}\nunit:"), "5 examples of people whose other examples are private"),
+    ):
+        Path("bad.yaml").write_text(SCHEMA.replace(*bad))
+        assert said in refused(f"{NEW} --schema bad.yaml")
+    assert "own.visits.unit.column: " in refused(f"{NEW} --group= --schema visits.schema.yaml")
     run(f"{NEW} --schema visits.schema.yaml")
     for method in ("batch_clipping --sigma 1", "ilm --epsilon 3"):
         line = ROW.replace("dpsgd --epsilon 3", method)
@@ -189,7 +196,9 @@ def test_what_has_no_bound_for_a_person_is_refused(lab: Path) -> None:
 @pytest.mark.filterwarnings("ignore:.*left out")
 def test_a_column_of_people_is_no_feature_and_has_no_gaps(lab: Path) -> None:
     run(NEW.replace("visits --table", "other --table"))
-    assert '"patient"' not in Path("other.schema.yaml").read_text()
+    template = YAML(typ="safe").load(Path("other.schema.yaml"))
+    assert template["unit"] == {"column": "patient", "at_most": 1}
+    assert [*template["columns"]] == ["dose", "visit"]
     Path("visits.schema.yaml").write_text(f"{SCHEMA}  patient: {{values: [secret1], other: true}}\n")
     said = refused(f"{NEW} --schema visits.schema.yaml")
     assert "unit.column: 'patient' is a feature or the label; allowed: another column" in said
@@ -221,10 +230,12 @@ def test_texts_have_people_too(lab: Path) -> None:
     lines = visits().rename(columns={"ill": "label"})
     lines["text"] = "dose " + lines["dose"].astype(str)
     lines.to_csv("../texts.csv", index=False)
-    run("new data letters --texts ../texts.csv --group patient --at-most 2")
-    splits = prepared.load("letters").splits
-    kept = visits()["patient"].value_counts().clip(upper=2).sum()
-    assert kept - 2 <= sum(map(len, splits.values())) <= kept
+    Path("two.yaml").write_text("unit: {at_most: 2}\n")
+    for schema, most in (("", 1), ("--schema two.yaml", 2)):
+        run(f"new data letters --texts ../texts.csv --group patient {schema}")
+        splits = prepared.load("letters").splits
+        kept = visits()["patient"].value_counts().clip(upper=most).sum()
+        assert kept - 2 * (most - 1) <= sum(map(len, splits.values())) <= kept
 
 
 def test_trainings_of_smaller_units_are_not_composed_with_a_persons() -> None:

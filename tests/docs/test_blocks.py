@@ -31,6 +31,7 @@ RUN_BY = {
     ("docs/tables.md", "python", 1): "tests/docs/test_tables_page.py",
     ("docs/tables.md", "yaml", 1): "tests/docs/test_tables_page.py",
     ("docs/public-network.md", "python", 1): "tests/data/test_trunk.py",
+    ("docs/public-network.md", "yaml", 1): "tests/data/test_trunk.py",
     ("docs/own-data.md", "python", 1): "tests/docs/test_own_data.py",
     ("docs/own-data.md", "yaml", 2): "tests/docs/test_own_data.py",
     ("docs/shuffling.md", "python", 1): "tests/library/test_samplers.py",

@@ -1,7 +1,6 @@
 """docs/own-data.md, typed as it stands: from a file to a ledger, by DVC."""
 
 import re
-from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from ruamel.yaml import YAML
 from dprepro.pipeline import params, verification
 from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.results import records
+from tests.commands import typed
 from tests.docs.blocks import Block, begin, blocks
 from tests.made_records import stripes
 from tests.not_none import not_none
@@ -23,7 +23,7 @@ def of(language: str) -> list[Block]:
 
 
 @pytest.fixture(scope="module")
-def project(typed: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with nothing declared, where the page's first blocks were typed."""
     folder = tmp_path_factory.mktemp("own")
     begin(folder)
@@ -42,7 +42,7 @@ def test_it_ends_with_an_accuracy_and_a_ledger(project: Path) -> None:
     assert not_none(not_none(records.read_ledgers("my-row", project)).entries[0].ledger.epsilon_upper) <= 3
 
 
-def test_its_report_is_in_its_own_words(typed: Callable[..., str], project: Path) -> None:
+def test_its_report_is_in_its_own_words(project: Path) -> None:
     typed("dprepro report", project)
     first = (project / "reports/index.html").read_text()
     assert "Models and their privacy" in first
@@ -65,7 +65,7 @@ def test_the_entries_are_those_of_the_page(project: Path) -> None:
     assert digest == digest_file(project / "mine.npz")
 
 
-def test_a_changed_file_is_noticed_by_dvc(typed: Callable[..., str], project: Path) -> None:
+def test_a_changed_file_is_noticed_by_dvc(project: Path) -> None:
     before = (project / "mine.npz").read_bytes()
     (project / "mine.npz").write_bytes(before + b" ")
     said = typed("dvc repro own@mine", project, fails=True)

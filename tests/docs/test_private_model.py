@@ -3,11 +3,11 @@
 import csv
 import json
 import re
-from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
 
 from dprepro.pipeline.results import records
+from tests.commands import typed
 from tests.docs.blocks import ROOT, begin, blocks
 from tests.laboratory import take_renyi_dp
 from tests.not_none import not_none
@@ -16,7 +16,7 @@ PAGE = [*blocks("docs/private-model.md")]
 TEXT = (ROOT / "docs/private-model.md").read_text(encoding="utf-8")
 
 
-def test_the_page_runs_from_top_to_bottom(typed: Callable[..., str], tmp_path: Path) -> None:
+def test_the_page_runs_from_top_to_bottom(tmp_path: Path) -> None:
     begin(tmp_path, library=True)
     (saved,) = re.findall(r"Save this as `(\S+)`", TEXT)
     for block in PAGE:

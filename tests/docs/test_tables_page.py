@@ -1,20 +1,20 @@
 """docs/tables.md, typed as it stands: from a CSV file to predictions."""
 
 import csv
-from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
 
 from ruamel.yaml import YAML
 
 from dprepro.pipeline.results import records
+from tests.commands import typed
 from tests.docs.blocks import begin, blocks
 from tests.not_none import not_none
 
 PAGE = [*blocks("docs/tables.md")]
 
 
-def test_the_page_runs_from_top_to_bottom(typed: Callable[..., str], tmp_path: Path) -> None:
+def test_the_page_runs_from_top_to_bottom(tmp_path: Path) -> None:
     begin(tmp_path)
     schema = tmp_path / "patients.schema.yaml"
     for block in PAGE:

@@ -17,7 +17,6 @@ import safetensors.torch
 import torch
 from typer.testing import CliRunner
 
-from dprepro.clipping.clippers import ClipperFactory
 from dprepro.errors import Unproven, UserError
 from dprepro.pipeline import verification
 from dprepro.pipeline.data import prepared
@@ -549,16 +548,3 @@ def test_a_search_that_stops_as_examples_meet_stays_in_its_next_record(secret: P
     project.search()
     (replaced,) = not_none(records.read_search("quick")).replaced
     assert (replaced.trainings, replaced.spent) == (1, None)
-
-
-def test_a_network_that_only_tests_clear_has_no_bound_in_a_row_or_a_search(
-    secret: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ClipperFactory, "isolation", "tried")
-    project.train()
-    project.search()
-    row_ledgers(ROW, settings())
-    (entry,) = not_none(records.read_ledgers(ROW)).entries
-    assert ([reason.key for reason in entry.ledger.reasons], entry.ledger.epsilon_upper) == (["tried"], None)
-    assert {*not_none(records.read_search("quick")).spent()} == {None}
-    assert "searches/quick" not in "".join(wrong())

@@ -225,7 +225,7 @@ def test_a_row_is_signed_once_all_its_trainings_are_here(
         train(seeds)
         (adopted,) = bring()
         assert adopted.trainings == 1
-        assert any("still to be trained" in note for note in adopted.notes) == (seeds == 1)
+        assert any("still missing" in note for note in adopted.notes) == (seeds == 1)
     assert signed == [[], [*dvclock.stages_of(ROW)]]
 
 

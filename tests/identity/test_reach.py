@@ -15,6 +15,7 @@ from dprepro.pipeline.identity import entries, versions
 from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.models import model
 from tests.checkout import copy_code
+from tests.commands import typed
 from tests.docs.blocks import WRITTEN, edit, lay
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +45,7 @@ def copy(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def moved_in(copy: Path, typed: Callable[..., str]) -> Callable[[], set[str]]:
+def moved_in(copy: Path) -> Callable[[], set[str]]:
     """Stages whose digest is another one in the copy."""
 
     def moved_in() -> set[str]:

@@ -37,8 +37,8 @@ def test_each_row_is_in_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert overview.changed == {"settings": (dpsgd.LITERAL,)}
     assert overview.unmeasured == (dpsgd.LAYER,)
     told = list(lines(overview))
-    assert told[0] == "1 rows stand"
-    assert f"1 wait for a GPU: {dpsgd.PUBLIC}" in told
+    assert told[0] == "1 row with valid results"
+    assert f"1 waiting for a GPU: {dpsgd.PUBLIC}" in told
     assert f"1 changed (settings): {dpsgd.LITERAL}" in told
 
 

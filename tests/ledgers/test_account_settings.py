@@ -41,8 +41,11 @@ def test_an_account_is_a_line_with_levels_and_a_digest() -> None:
             "examples: 1; allowed with 'sampling: replacement': 2 or more",
         ),
         ({"sets": 2}, "sets: 2; it goes with 'sampling: replacement', and only with it"),
-        ({"steps": 7}, "'epochs' and 'steps' are both lengths of the training; needed: one of them"),
-        ({"epochs": None}, "'epochs' and 'steps' are both lengths of the training; needed: one of them"),
+        ({"steps": 7}, "epochs, steps: both are given; needed: one of them, the length of the training"),
+        (
+            {"epochs": None},
+            "epochs, steps: neither is given; needed: one of them, the length of the training",
+        ),
         ({"order": 8}, "order: goes with 'claimed_by: rdp' and 'sampling: poisson', and only with them"),
         (
             {"order": 8, "claimed_by": "rdp", "sampling": "fixed"},

@@ -1,5 +1,6 @@
 """A sample of the committed ledgers, of every kind, computed anew: ledgers have no version of their own."""
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ def kind(run: RowTrainings) -> tuple[str, ...]:
     return run.method, drawn, str(last.claimed_by), "broken" if last.broken else "holds"
 
 
+@cache
 def rows() -> list[str]:
     """Of every kind the row with the fewest trainings."""
     runs = [run for key in OWN.rows if (run := records.read_run(key, ROOT)) is not None]
@@ -47,11 +49,12 @@ def same(kept: tuple[LedgerEntry, ...], due: list[LedgerEntry]) -> None:
             assert getattr(ledger, name) == getattr(training.ledger, name), (training.level, name)
 
 
-@pytest.mark.parametrize("key", rows())
-def test_a_rows_ledger_is_what_is_computed_from_what_ran(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rows_ledger_is_what_is_computed_from_what_ran(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    run, kept = not_none(records.read_run(key)), not_none(records.read_ledgers(key))
-    check_row(kept, run, OWN.rows[key].search, OWN, quick=True)
+    assert len(rows()) > 9
+    for key in rows():
+        run, kept = not_none(records.read_run(key)), not_none(records.read_ledgers(key))
+        check_row(kept, run, OWN.rows[key].search, OWN, quick=True)
 
 
 def test_each_link_of_a_committed_number_that_needs_no_weights_holds(monkeypatch: pytest.MonkeyPatch) -> None:

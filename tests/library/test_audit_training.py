@@ -223,15 +223,13 @@ def weighted(uneven: bool) -> WeightedRandomSampler:
 
 
 class Padded:
-    """Poisson samples that are filled up to a fixed size: with the data's first example, or their own."""
-
-    def __init__(self, first: bool):
-        self.first, self.random = first, np.random.default_rng(0)
+    """Poisson samples that are filled up to a fixed size with the data's first example."""
 
     def __iter__(self) -> Iterator[list[int]]:
+        random = np.random.default_rng(0)
         for _ in range(20):
-            sample = np.flatnonzero(self.random.random(1000) < 0.05).tolist()
-            yield sample + ([0] * 90 if self.first else sample)[: max(0, 90 - len(sample))]
+            sample = np.flatnonzero(random.random(1000) < 0.05).tolist()
+            yield sample + [0] * max(0, 90 - len(sample))
 
     def __len__(self) -> int:
         return 20
@@ -248,13 +246,11 @@ class Padded:
         (training(true_divisor), "divisor", "true batch size", False),
         (training(true_mean_then_noise), "divisor", "true batch size before noise", False),
         (training(true_divisor, batch=64, shuffle=True), "divisor", "last batch", False),
-        (training(shuffle=True), "sampler", "isn't Poisson", False),
         (training(shuffle=False), "sampler", "isn't Poisson", True),
         (training(sampler=weighted(uneven=True)), "weights", "a weighted sampler", False),
         (training(sampler=weighted(uneven=True)), "sampler", "with replacement", False),
         (training(sampler=weighted(uneven=False)), "sampler", "with replacement", False),
-        (training(batch_sampler=Padded(first=True)), "padding", "padding counts", False),
-        (training(batch_sampler=Padded(first=False)), "padding", "padding counts", False),
+        (training(batch_sampler=Padded()), "padding", "padding counts", False),
         (training(reused(1)), "reused", "used again", True),
         (training(reused(STEPS)), "seeded", "the same in each run", False),
     ],
@@ -319,12 +315,9 @@ def uniform(random: np.random.Generator, width: int) -> np.ndarray:
     ("train", "mistake", "text"),
     [
         (by_hand(silent(0.02)), "uneven", "2.[0-9]* % of the weights get no noise"),
-        (by_hand(silent(0.02), steps=20), "uneven", "of the weights get no noise"),
         (by_hand(quarter), "uneven", r"noise is 0\.\d+ of the usual on some weights, and 1\.\d+ on others"),
         (by_hand(uniform), "distribution", r"excess kurtosis of -1\.2"),
         (by_hand(layers=2), "layers", r"1\.\d+ times as far .* each layer is clipped to the whole bound"),
-        (by_hand(layers=16), "layers", r"each layer is clipped to the whole bound"),
-        (by_hand(divisor=len), "divisor", "divided by the number of examples"),
         (by_hand(divisor=len, steps=20), "divisor", "divided by the number of examples"),
         (by_hand(divisor=lambda examples: int(0.05 * len(examples))), "divisor", "the number of examples"),
     ],
@@ -397,10 +390,9 @@ def test_a_plain_function_is_audited_by_what_it_claims() -> None:
     assert names(audited(twice, **claims)) >= {"noise"}
 
 
-@pytest.mark.parametrize(("rate", "steps"), [(0.05, 60), (0.5, 30)])
-def test_right_trainings_have_small_p_values_as_seldom_as_said(rate: float, steps: int) -> None:
+def test_right_trainings_have_small_p_values_as_seldom_as_said() -> None:
     p_values: dict[str, list[float]] = {}
-    for answers in right_trainings(300, rate, steps):
+    for answers in right_trainings(300, 0.05, 60):
         for name, each in answers:
             p_values.setdefault(name, []).append(each.p)
     assert set(p_values) == {
@@ -415,9 +407,9 @@ def test_right_trainings_have_small_p_values_as_seldom_as_said(rate: float, step
 def test_a_right_training_gets_a_name_at_most_once_in_a_thousand() -> None:
     """Over all tests made; a false `clipping` was met about once in 150 trainings."""
     named = 0
-    for answers in right_trainings(1500, 0.05, 20, width=60):
+    for answers in right_trainings(500, 0.05, 20, width=60):
         named += any(each.p < FALSE_ALARM_RATE / len(answers) for _, each in answers)
-    assert named <= 4  # more than 4 of an expected 1.5 have a probability of 2 %
+    assert named <= 2  # more than 2 of an expected half have a probability of 1.4 %
 
 
 def test_noise_whose_sum_is_not_seen_is_at_least_something() -> None:
@@ -458,9 +450,8 @@ def right_trainings(
         yield [*((each.name, each) for each in of_sums), *of_members]
 
 
-@pytest.mark.parametrize("examples", [10_000, 50_000])
-def test_p_values_are_right_where_hardly_an_example_is_drawn_twice(examples: int) -> None:
-    random, p_values = np.random.default_rng(0), []
+def test_p_values_are_right_where_hardly_an_example_is_drawn_twice() -> None:
+    random, p_values, examples = np.random.default_rng(0), [], 50_000
     for _ in range(1500):
         sizes = random.binomial(examples, 20 / examples, 20)
         batches = [random.choice(examples, size, replace=False) for size in sizes]
@@ -489,12 +480,9 @@ def more_of(setting: str) -> Plant:
         (lambda x: [x[0]] * 30, {}, "unknown"),
         (lambda x: [x[0]] * 30, {"noise_multiplier": 1.0, "sample_rate": 0.001}, "in a batch"),
         (lambda x: [x[0]] * 30, {"examples": 7}, "examples"),
-        (lambda x: [x[0]] * 30, {"examples": 1e300}, "examples"),
-        (lambda x: [x[0]] * 30, {"confidence": 1.0}, "confidence"),
         (lambda x: [x[0]] * 30, {"noise_multiplier": "1"}, "noise_multiplier: '1' is not allowed"),
         (lambda x: [x[0]] * 30, {"sample_rate": math.nan, "noise_multiplier": 1.0}, "sample_rate nan"),
         (lambda x: [x[0]] * 30, {"epsilon_claimed": math.nan}, "epsilon_claimed"),
-        (lambda x: [x[0]] * 30, {"seed": -1}, "seed"),
         (None, {}, "train: None is not allowed"),
         (lambda x: None, {}, "train: returned NoneType; needed: to yield"),
         (
@@ -590,8 +578,7 @@ def test_random_allocation_is_told_from_poisson_samples(
     assert audit.epsilon_upper == steps.epsilon_upper
 
 
-@pytest.mark.parametrize(("epoch", "steps"), [(2, 20), (3, 20), (20, 100)])
-@pytest.mark.parametrize("noise", [0.0, 100.0])
+@pytest.mark.parametrize(("epoch", "steps", "noise"), [(2, 20, 0.0), (3, 20, 100.0), (20, 100, 0.0)])
 def test_sizes_of_allocated_batches_have_small_p_values_as_seldom_as_said(
     epoch: int, steps: int, noise: float
 ) -> None:

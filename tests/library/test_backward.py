@@ -18,6 +18,7 @@ import dprepro
 from dprepro.noise.mechanisms import COMPUTING, FINENESS
 from dprepro.noise.streams import Streams
 from tests.docs.blocks import blocks
+from tests.privacy.corpus import alone
 
 CLIP, SIGMA = 0.5, 2.0
 SEEDED = torch.Generator().manual_seed(0)
@@ -44,16 +45,12 @@ def without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_gradients_are_the_sum_of_single_clipped_gradients_divided_by_the_expected_size(batch: int) -> None:
     net, sampler = network(), dprepro.PoissonSampler(300, batch, 8)
     private_backward = dprepro.PrivateBackward(net, sampler, CLIP, SIGMA)
-    parameters, sizes = list(net.parameters()), []
+    sizes = []
     for inputs, labels in dprepro.loader(DATA, sampler):
-        expected = [torch.zeros_like(parameter) for parameter in parameters]
-        for x, label in zip(inputs, labels, strict=True):
-            gradients = torch.autograd.grad(F.cross_entropy(net(x[None]), label[None]), parameters)
-            norm = torch.cat([gradient.flatten() for gradient in gradients]).norm()
-            for total, gradient in zip(expected, gradients, strict=True):
-                total += gradient * (CLIP / norm).clamp(max=1) / batch
+        expected = alone(net, inputs, labels, CLIP)[1] if len(labels) else {}
         private_backward(inputs, labels)
-        for parameter, total in zip(parameters, expected, strict=True):
+        for name, parameter in net.named_parameters():
+            total = expected.get(name, 0) / batch
             assert (parameter.grad - total).norm() < CLIP * (COMPUTING + FINENESS) / batch
         sizes.append(len(labels))
     assert len(set(sizes)) > 1
@@ -77,8 +74,14 @@ def test_a_batch_that_is_not_the_drawn_sample_is_refused() -> None:
             shuffled(inputs, labels)
     private_backward(*second)  # the refused batch's sample is gone
     assert private_backward.history == [(SIGMA, 40 / 300, 1)]
-    for values in dprepro.loader(DATA, sampler):  # a new pass leaves none of the last one
-        private_backward(*values)
+    with pytest.raises(
+        dprepro.UserError, match="2 samples of the last pass had no step; needed: a step on every"
+    ):
+        next(iter(dprepro.loader(DATA, sampler)))
+    private_backward.sampler = dprepro.PoissonSampler(300, 40, 4)
+    for _ in range(2):
+        for values in dprepro.loader(DATA, private_backward.sampler):
+            private_backward(*values)
 
 
 def test_gradients_without_noise_are_refused_from_then_on() -> None:
@@ -244,10 +247,10 @@ def test_two_processes_release_the_joint_sum_with_noise_once(tmp_path: Path) -> 
     assert sum(len(places) for places in first[2] + second[2]) == pytest.approx(240, abs=7 * 240**0.5)
     assert all(torch.equal(first[3][name], second[3][name]) for name in first[3])
     assert first[4] == second[4] == [(SIGMA, 40 / 300, 6)]
-    for rank, (other_clip, other_noise, alone) in enumerate((first[5], second[5])):
+    for rank, (other_clip, other_noise, single) in enumerate((first[5], second[5])):
         assert "group: processes with other clip, noise_multiplier" in other_clip
         assert "group: processes with other clip, noise_multiplier" in other_noise
-        assert alone == f"sampler: rank 0 of 1, the process: rank {rank} of 2; needed: the same"
+        assert single == f"sampler: rank 0 of 1, the process: rank {rank} of 2; needed: the same"
 
 
 @pytest.mark.parametrize("package", ["lightning", "accelerate", "transformers"])

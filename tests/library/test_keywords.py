@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from transformers import BatchEncoding, BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel
 
 import dprepro
 from dprepro import sums as private_sums
 from dprepro.clipping.clippers import largest_inputs
+from tests.privacy.corpus import alone
 
 CLIP = 0.5
 SEEDED = torch.Generator().manual_seed(0)
@@ -36,17 +36,9 @@ def gpt() -> GPT2LMHeadModel:
     return GPT2LMHeadModel(GPT2Config(**sizes, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0))
 
 
-def alone(net: nn.Module, batch: dict[str, Tensor]) -> tuple[dict[str, Tensor], Tensor]:
-    """Sum of clipped gradients of ``outputs.loss``, and norms, by autograd of one example at a time."""
-    trained = {name: value for name, value in net.named_parameters() if value.requires_grad}
-    sums, norms = {name: torch.zeros_like(value) for name, value in trained.items()}, []
-    for place in range(len(batch["input_ids"])):
-        loss = net(**{name: value[place : place + 1] for name, value in batch.items()}).loss
-        gradients = torch.autograd.grad(loss, list(trained.values()), materialize_grads=True)
-        norms.append(torch.cat([gradient.flatten() for gradient in gradients]).norm())
-        for total, gradient in zip(sums.values(), gradients, strict=True):
-            total += gradient * (CLIP / norms[-1]).clamp(max=1)
-    return sums, torch.stack(norms)
+def own_loss(outputs: Any, label: Tensor) -> Tensor:
+    loss: Tensor = outputs.loss
+    return loss
 
 
 def way(net: nn.Module) -> list[str]:
@@ -58,7 +50,7 @@ def way(net: nn.Module) -> list[str]:
 def test_sums_of_a_network_with_keywords_are_those_of_single_examples(mask: str, frozen: bool) -> None:
     net = bert().double()
     net.bert.embeddings.requires_grad_(not frozen)
-    expected, norms = alone(net, {**BATCH, "labels": LABELS})
+    norms, expected = alone(net, {**BATCH, "labels": LABELS}, LABELS, CLIP, own_loss)
     batch = dict(BATCH)
     if mask == "of attention":  # which transformers doesn't look into, so that it runs under `vmap`
         batch["attention_mask"] = PRESENT[:, None, None, :].bool()
@@ -77,7 +69,7 @@ def test_a_language_model_has_the_loss_of_one_text() -> None:
     net = gpt().double()
     batch = {**BATCH, "labels": WORDS.masked_fill(PRESENT == 0, -100)}
     batch = {name: value[LENGTHS > 1] for name, value in batch.items()}  # one token has no next one
-    expected, norms = alone(net, batch)
+    norms, expected = alone(net, batch, batch["labels"], CLIP, own_loss)
     actual = dprepro.clipped_sum(net, batch, None, CLIP)
     torch.testing.assert_close(dict(actual.sums), expected)
     torch.testing.assert_close(actual.norms[:, 0], norms)
@@ -101,12 +93,10 @@ def test_inputs_of_two_kinds_by_keyword_have_the_sum_and_the_neighbours_of_singl
     net = Two().double()
     batch = {"image": torch.rand(8, 1, 6, 6).double(), "numbers": torch.randn(8, 4).double()}
     actual = dprepro.clipped_sum(net, batch, LABELS, CLIP)
-    rows = [{name: value[place : place + 1] for name, value in batch.items()} for place in range(8)]
-    for place, row in enumerate(rows):
-        loss = F.cross_entropy(net(**row), LABELS[place : place + 1])
-        gradients = torch.autograd.grad(loss, list(net.parameters()))
-        norm = torch.cat([gradient.flatten() for gradient in gradients]).norm()
-        torch.testing.assert_close(actual.norms[place, 0], norm)
+    norms, expected = alone(net, batch, LABELS, CLIP)
+    torch.testing.assert_close(actual.norms[:, 0], norms)
+    torch.testing.assert_close(dict(actual.sums), expected)
+    for place in range(8):
         others = {name: torch.cat([value[:place], value[place + 1 :]]) for name, value in batch.items()}
         labels = torch.cat([LABELS[:place], LABELS[place + 1 :]])
         without = dprepro.clipped_sum(net, others, labels, CLIP).sums

@@ -1,6 +1,6 @@
 """A private step of one's own network: Poisson samples, clipped sums with noise, and what they spend."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from dprepro.clipping import gradients, layer_gradients
 from dprepro.clipping.limits import ClipLimits
 from dprepro.noise.mechanisms import COMPUTING, FINENESS, GaussianMechanism
 from dprepro.noise.streams import Streams
+from tests.privacy.corpus import alone
 
 SEEDED = torch.Generator().manual_seed(0)
 INPUTS, LABELS = torch.rand(400, 20, generator=SEEDED), torch.randint(3, (400,), generator=SEEDED)
@@ -151,27 +152,7 @@ def test_every_trained_parameter_gets_its_noise_and_its_share_of_the_sum() -> No
     for name in names - {"empty"}:
         noise = torch.stack([values[name] - exact[name] for values in noisy]).flatten() / 1.5
         assert noise.std().log() == pytest.approx(0, abs=0.005 + 7 / (2 * len(noise)) ** 0.5)
-    alone = [dprepro.clipped_sum(net, inputs[i : i + 1], labels[i : i + 1], 0.5).sums for i in range(9)]
-    torch.testing.assert_close(exact["scale"], torch.stack([each["scale"] for each in alone]).sum())
-
-
-def test_a_step_replays_without_a_violation_and_with_its_mistake() -> None:
-    def step_of(divisor: Callable[[Tensor], float]) -> Any:
-        def make() -> Any:
-            net = network()
-
-            def step(inputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
-                noisy = dprepro.noisy_sum(net, inputs, labels, 1.0, SIGMA)
-                return {name: value / divisor(labels) for name, value in noisy.items()}
-
-            return step
-
-        return make
-
-    claims: dict[str, Any] = {"clip": 1.0, "noise_multiplier": SIGMA, "expected_batch_size": 16}
-    assert dprepro.replay(step_of(lambda _: 16), INPUTS[:16], LABELS[:16], **claims).violations == ()
-    found = dprepro.replay(step_of(len), INPUTS[:16], LABELS[:16], **claims).violations
-    assert "divisor" in {violation.name for violation in found}
+    torch.testing.assert_close(dict(exact), alone(net, inputs, labels, 0.5)[1])
 
 
 class Keeping(nn.Linear):
@@ -251,13 +232,7 @@ class OneByOne(nn.Sequential):
 def test_a_loss_of_ones_own_is_that_of_one_example_at_a_time(way: type[nn.Module], reference: bool) -> None:
     net, targets = way(network(4)).double(), torch.rand(6, 4).double()
     inputs = INPUTS[:6].double()
-    sums = {name: torch.zeros_like(value) for name, value in net.named_parameters()}
-    for x, target in zip(inputs, targets, strict=True):
-        loss = F.binary_cross_entropy_with_logits(net(x[None])[0], target)
-        gradients = torch.autograd.grad(loss, list(net.parameters()))
-        norm = torch.cat([gradient.flatten() for gradient in gradients]).norm()
-        for total, gradient in zip(sums.values(), gradients, strict=True):
-            total += gradient * (0.1 / norm).clamp(max=1)
+    _, sums = alone(net, inputs, targets, 0.1, F.binary_cross_entropy_with_logits)
     actual = dprepro.clipped_sum(
         net, inputs, targets, 0.1, loss=F.binary_cross_entropy_with_logits, reference=reference
     )
@@ -297,8 +272,6 @@ def test_the_losses_by_default_are_cross_entropy_and_for_one_output_the_squared_
         ({"loss": lambda outputs, label: outputs.detach().sum()}, "loss: without a gradient; needed"),
         ({"at_once": 0}, "at_once: 0 is not allowed"),
         ({"noise_multiplier": 1e-7}, "noise_multiplier: 1e-07 is not allowed"),
-        ({"noise_multiplier": 1e12}, "noise_multiplier: 1000000000000.0 is not allowed"),
-        ({"clip": 1e-45}, "clip: 1e-45 is not allowed"),
         ({"clip": 1e39}, "clip: 1e[+]39 is not allowed"),
         ({"labels": LABELS[1:]}, r"labels: of shape \(399,\), inputs \(400, 20\)"),
         ({"labels": LABELS[:, None]}, r"labels: of shape \(400, 1\), inputs \(400, 20\)"),

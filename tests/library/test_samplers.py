@@ -178,25 +178,16 @@ def test_a_copy_in_another_process_is_refused(make: Any, monkeypatch: pytest.Mon
             next(samples)
 
 
-@pytest.mark.parametrize("numbers", [(0, 1), (10, 0), (10, 4, 5), (10, 2.5)])
-def test_numbers_that_do_not_fit_are_refused(numbers: Any) -> None:
-    with pytest.raises(dprepro.UserError, match=r"examples|batches|participations"):
-        dprepro.BallsAndBinsSampler(*numbers)
-
-
-@pytest.mark.parametrize("numbers", [(0, 1, 1), (10, 0, 1), (10, 11, 1), (10, 2.5, 1), (10, 1, 0)])
-def test_numbers_that_fit_no_poisson_sample_are_refused(numbers: Any) -> None:
-    with pytest.raises(dprepro.UserError, match=r"examples|batch|steps"):
-        dprepro.PoissonSampler(*numbers)
-
-
-def test_epsilon_of_allocated_batches_is_the_ledgers() -> None:
-    training = {"examples": 1000, "batch": 100, "epochs": 2, "delta": 1e-5, "sampling": "allocation"}
-    spent = dprepro.epsilon(noise_multiplier=1.0, **training)  # type: ignore[arg-type]
-    assert (spent.epsilon_lower or 0) <= (spent.epsilon_upper or 0) <= 1.02 * (spent.epsilon_lower or 0)
-    assert spent.neighbouring.name == "ADD_OR_REMOVE_ONE"
-    noise = dprepro.noise_multiplier(spent.epsilon_upper or 0, **training)  # type: ignore[arg-type]
-    assert noise == pytest.approx(1.0, abs=3e-3)
+@pytest.mark.parametrize(
+    ("make", "numbers"),
+    [
+        *((dprepro.BallsAndBinsSampler, numbers) for numbers in ((0, 1), (10, 0), (10, 4, 5), (10, 2.5))),
+        *((dprepro.PoissonSampler, (10, *numbers)) for numbers in ((0, 1), (11, 1), (2.5, 1), (1, 0))),
+    ],
+)
+def test_numbers_that_do_not_fit_are_refused(make: Any, numbers: Any) -> None:
+    with pytest.raises(dprepro.UserError, match=r"examples|batch|participations|steps"):
+        make(*numbers)
 
 
 def test_an_expected_batch_size_rounded_up_is_for_no_more_batches_than_the_sampler_has() -> None:

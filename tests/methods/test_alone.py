@@ -15,8 +15,6 @@ from dprepro.pipeline.methods.registry import build_net
 from tests.conftest import make_data
 from tests.methods.conftest import ALONE, PLAIN, batch_clipping, build, tan
 
-CALLS: list[int] = []
-
 
 class Branching(nn.Module):
     """Looks at the values of an example."""
@@ -76,10 +74,6 @@ def test_a_part_that_differs_from_what_an_example_has_alone_stops_training(
 def test_the_reason_why_examples_do_not_meet_is_kept() -> None:
     net = build_net(PLAIN, (1, 28, 28), 10)
     assert trained(net).isolation == "by_construction"
-    net.register_forward_hook(lambda layer, inputs, output: CALLS.append(len(CALLS)))
-    method = trained(net)
-    assert method.isolation == "tried"
-    assert [said.key for said in method.unproven] == ["tried"]
     assert trained(Branching()).isolation == "one_at_a_time"
 
 
@@ -91,6 +85,6 @@ def test_no_weight_changes_but_by_a_release(configured: Any) -> None:
     before = {name: value.clone() for name, value in net.named_parameters()}
     task: dict[str, Any] = {"net": net, "parameters": dict(net.named_parameters())}
     method = build(data, PLAIN, configured, how=ALONE, seeded=False, **task)
-    with pytest.raises(UserError, match=r"max_norm changes the rows|changes its trained parameter 'table"):
+    with pytest.raises(UserError, match=r"max_norm changes the rows|changes 'table"):
         method.step(method.init(), 0)
     assert all(torch.equal(value, before[name]) for name, value in net.named_parameters())

@@ -76,13 +76,6 @@ def test_centred_images_lie_in_the_middle(side: int, dtype: torch.dtype) -> None
     assert torch.equal(actual, large[..., start : start + side, start : start + side])
 
 
-def test_trainings_are_a_leading_dimension() -> None:
-    images = some(2, 5, 3, 32, 32)
-    actual = crop_flip(images, draws(10).reshape(2, 15))
-    assert torch.equal(actual.flatten(0, 1), one_by_one(images.flatten(0, 1), draws(10)))
-    assert actual.shape == images.shape
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_farthest_draws_stay_inside_the_margin(dtype: torch.dtype) -> None:
     last = torch.nextafter(torch.ones((), dtype=dtype), torch.zeros((), dtype=dtype))  # below 1

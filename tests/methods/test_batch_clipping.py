@@ -6,11 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
-from torch.nn import functional as F
 
 from dprepro.clipping.limits import ClipLimits
-from dprepro.clipping.normalization import BatchStatistics, measuring
+from dprepro.clipping.normalization import BatchStatistics
 from dprepro.errors import UserError
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.batch_clipping.method import BatchClipping, layer_bounds, layer_names
@@ -36,46 +34,6 @@ def begun(method: BatchClipping) -> tuple[dict, ClipLimits]:
     state = method.init()
     state |= method.new_bounds(state, 0)
     return state, ClipLimits(*(state["bounds"][name] for name in ClipLimits._fields))
-
-
-def batch_loss(method: BatchClipping, leaves: dict[str, Tensor], index: Tensor) -> Tensor:
-    """Mean loss of a mini-set by the definition: zero-padded, scaled as D_pub is, its own statistics."""
-    task = method.task
-    pixels = task.public.float() / 255
-    images = F.pad(task.inputs[index].float() / 255, (2,) * 4)
-    with measuring(task.net, torch.ones(len(index))):
-        logits = functional_call(task.net, leaves, ((images - pixels.mean()) / pixels.std(),))
-    return F.cross_entropy(logits, task.labels[index])
-
-
-@pytest.mark.parametrize(("model", "size"), [(BN, 4), (PLAIN, 1)])
-def test_a_step_is_equation_6_by_hand(tiny: Prepared, model: Model, size: int | None) -> None:
-    method = make(tiny, model, batch_clipping(mini_set=size, sampling="shuffled", clip=0.05))
-    state, bounds = begun(method)
-    after, _ = method.step(method.init(), 0)
-    configured = method.settings
-    total = {name: torch.zeros_like(value) for name, value in state["parameters"].items()}
-    for index in method.task.streams.shuffled(0, 200, 12).split(configured.set_size):
-        leaves = {n: v.clone().requires_grad_() for n, v in state["parameters"].items()}
-        actual = torch.autograd.grad(batch_loss(method, leaves, index), list(leaves.values()))
-        for limit, name, g in zip(bounds.limits, leaves, actual, strict=True):
-            total[name] += g * min(1.0, limit.item() / g.norm().item())
-    noise = method.task.streams.normal(0, sum(value.numel() for value in total.values()))
-    parts = noise.split([value.numel() for value in total.values()])
-    for limit, part, (name, value) in zip(bounds.limits, parts, total.items(), strict=True):
-        noisy = value + 2 * limit * 0.5 * part.reshape(value.shape)  # N(0, (2 C_h sigma)^2)
-        expected = state["parameters"][name] - 0.3 * noisy / configured.sets
-        torch.testing.assert_close(after["parameters"][name], expected, rtol=1e-3, atol=1e-5)
-
-
-def test_expected_norms_go_into_the_history(tiny: Prepared) -> None:
-    """They are those of the page by hand (`tests/test_examples.py`)."""
-    method = make(tiny, BN, batch_clipping(note_norms=True))
-    state, bounds = begun(method)
-    norms = state["norms"]["layers"]
-    torch.testing.assert_close(bounds.limits, 0.2 * norms / norms.max())
-    _, metrics = method.step(method.init(), 0)
-    assert metrics["layer_norm/conv/0.weight"] == norms[0]
 
 
 def test_layers_are_clipped_to_the_papers_bounds_and_zhangs() -> None:
@@ -115,12 +73,6 @@ def test_a_network_that_keeps_something_of_its_inputs_is_refused(tiny: Prepared,
     kept = nn.Sequential(nn.Flatten(), Remembers(), nn.Linear(1024, 10))
     method.task = replace(method.task, net=kept)
     with pytest.raises(UserError, match=r"keeps something of its inputs in '1\.scale'"):
-        method.init()
-    calls: list[int] = []
-    counting = nn.Sequential(nn.Flatten(), nn.Linear(1024, 10))
-    counting.register_forward_hook(lambda *_: calls.append(len(calls)))
-    method.task = replace(method.task, net=counting)
-    with pytest.raises(UserError, match="changes variables outside of itself"):
         method.init()
     # the examples of a set may see each other, but not how many places of a Poisson set are empty
     mixes = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(1024, track_running_stats=False), nn.Linear(1024, 10))
@@ -295,18 +247,3 @@ def test_step_size_and_clipping_constant_diminish_by_the_epoch(tiny: Prepared) -
         state, _ = method.step(state, step)
         limits.append(state["bounds"]["limits"].max().item())
     assert limits == pytest.approx([0.2] * 10 + [0.1] * 10 + [0.05])
-
-
-def test_plain_sgd_is_torchs(tiny: Prepared) -> None:
-    configured = batch_clipping(clipping="none", sigma=0, sampling="shuffled", learning_rate=0.05)
-    method = make(tiny, BN, configured)
-    state = method.init()
-    leaves = {n: v.clone().requires_grad_() for n, v in state["parameters"].items()}
-    optimizer = torch.optim.SGD(leaves.values(), lr=0.05)
-    for step in range(3):
-        optimizer.zero_grad()
-        batch_loss(method, leaves, method.task.streams.shuffled(step, 200, 12)).backward()
-        optimizer.step()
-        state, _ = method.step(state, step)
-    for name, value in leaves.items():
-        torch.testing.assert_close(state["parameters"][name], value.detach(), rtol=1e-3, atol=1e-5)

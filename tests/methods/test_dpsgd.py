@@ -1,6 +1,5 @@
 """DP-SGD's step against a hand-written one; the two answers to where batch norm's statistics come from."""
 
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -8,18 +7,16 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.func import functional_call, grad
+from torch.func import functional_call
 from torch.nn import functional as F
 
 from dprepro.accountants.rdp import rdp_epsilon
-from dprepro.clipping.normalization import measuring
 from dprepro.errors import UserError
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.base import Execution, Task, as_input
 from dprepro.pipeline.methods.dpsgd.method import Dpsgd
 from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
 from dprepro.pipeline.methods.samples import BatchSum
-from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.models.model import Model
 from tests.conftest import dpsgd
 from tests.methods.conftest import CPU, build
@@ -106,55 +103,6 @@ def test_dropout_is_on_in_training_and_off_in_predictions(tiny: Prepared) -> Non
     without = functional_call(net[:-1], tensors, (as_input(stored),))
     torch.testing.assert_close(first, without)
     assert all(layer.training for layer in net.modules())
-
-
-def test_public_statistics_give_the_exact_gradient_when_nothing_is_clipped(tiny: Prepared) -> None:
-    method = make(tiny, dpsgd(), "public_bn")
-    statistics, parameters = method.statistics, method.init()["parameters"]
-    inputs, labels, mask = sample_of(method.task, np.arange(12))
-    tensors = {**parameters, **statistics.input_statistics(parameters)}
-    sums = statistics.clipper()(tensors, inputs, labels, mask, method.bounds(1e9)).sums
-    exact = grad(lambda tensors: statistics.losses(tensors, inputs, labels, mask).sum())(parameters)
-    for name, value in statistics.parameter_gradients(parameters, sums).items():
-        torch.testing.assert_close(value, exact[name], rtol=1e-3, atol=1e-4)
-
-
-def test_joint_gradients_are_those_of_each_example_through_the_whole_batch(tiny: Prepared) -> None:
-    method = make(tiny, dpsgd(), "batch_bn", replace(CPU, physical=40))
-    statistics, parameters = method.statistics, method.init()["parameters"]
-    inputs, labels, mask = sample_of(method.task, np.arange(6))
-    mask[5] = 0  # padding must leave no trace, in the statistics either
-    actual = statistics.clipper()(parameters, inputs, labels, mask, method.bounds(0.2))
-    public = as_input(method.task.public)
-    total, norms = torch.zeros(()), []
-    for index in range(5):
-        leaves = {n: v.clone().requires_grad_() for n, v in parameters.items()}
-        with measuring(method.task.net, torch.ones(5 + len(public))):
-            logits = functional_call(method.task.net, leaves, (torch.cat([inputs[:5], public]),))
-        loss = F.cross_entropy(logits[index : index + 1], labels[index : index + 1])
-        gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(leaves.values()))])
-        norms.append(gradient.norm())
-        total = total + gradient * torch.clamp(0.2 / norms[-1], max=1)
-    torch.testing.assert_close(actual.norms[:5, 0], torch.stack(norms), rtol=1e-4, atol=0)
-    torch.testing.assert_close(
-        torch.cat([actual.sums[n].flatten() for n in parameters]), total, rtol=1e-3, atol=1e-5
-    )
-    # and so one record moves all of them: see `test_every_row.py`
-    assert len(statistics.linear) == 3, "these layers' gradients aren't written out"
-    assert len(statistics.blocks) == 2, "these aren't taken back example by example"
-    assert method.guarantee().broken == (statement("joint_statistics"),)
-
-
-def test_at_test_an_example_is_judged_with_the_public_images_only(tiny: Prepared) -> None:
-    method = make(tiny, dpsgd(), "batch_bn")
-    parameters = method.init()["parameters"]
-    inputs = as_input(torch.from_numpy(tiny.splits["test"].inputs[:4]))
-    together = method.statistics.logits(parameters, inputs)
-    for index in range(4):
-        joint = torch.cat([inputs[index : index + 1], as_input(method.task.public)])
-        with measuring(method.task.net, torch.ones(len(joint))):
-            expected = functional_call(method.task.net, parameters, (joint,))[0]
-        torch.testing.assert_close(together[index], expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("normalization", ["public_bn", "batch_bn"])

@@ -53,7 +53,7 @@ def _untried_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A network is tried by its values before the first step; here the first way that it can go is right."""
 
     class Untried:
-        state = clippers.KeptState(resets=False, tried=False)
+        resets = False
 
         @classmethod
         def of(cls, net: nn.Module, example: Tensor, copies: int = 1) -> "Untried":

@@ -10,7 +10,6 @@ from unittest.mock import patch
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn import functional as F
 
 from dprepro.accountants.laplace import Laplace, Releases
@@ -19,7 +18,7 @@ from dprepro.fields import Noise
 from dprepro.noise.mechanisms import release_laplace
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.base import Relevances, as_input
-from dprepro.pipeline.methods.laplace.perturbed import SECOND, TINY, Perturbed, polynomial
+from dprepro.pipeline.methods.laplace.perturbed import SECOND, Perturbed
 from dprepro.pipeline.methods.laplace.settings import (
     INFORMED,
     LEAST_RELEVANCE,
@@ -112,21 +111,6 @@ def test_sound_noise_is_for_all_that_an_image_and_a_label_may_differ_by(tiny: Pr
     assert spending.epsilon == pytest.approx(2, rel=1e-4)
 
 
-def test_the_tested_network_is_the_trained_one(tiny: Prepared) -> None:
-    """The first batch's worth of released examples gives the extremes, so these have states in [0, 1]."""
-    method = make(tiny, ilm())
-    state = method.step(method.init(), 0)[0]
-    model = method.model(state)
-    low, high, factor = (model.pop(name) for name in ("low", "high", "bias_factor"))
-    hidden = method.parts.hidden(model, method.release.inputs[:20], factor)
-    bounded = (hidden - low) / (high - low).clamp_min(TINY)
-    assert (bounded.amin().item(), bounded.amax().item()) == (0, pytest.approx(1))
-    expected = method.parts.outputs(model, bounded)
-    network = {**model, "low": low, "high": high, "bias_factor": factor}
-    assert torch.equal(method.outputs(network, method.release.inputs[:20]), expected)
-    assert method.logits(method.model(state), method.task.inputs[:4]).shape == (4, 10)
-
-
 def code(**changes: object) -> IlmSettings:
     return ilm(variant="code", sensitivity=9800.0, limit=10.0, **changes)
 
@@ -150,18 +134,6 @@ def test_the_codes_noise_is_one_tensor_for_a_batch_drawn_anew_at_each_step(tiny:
     guarantee = method.guarantee()
     assert guarantee.broken == (SHARED,)
     assert math.isinf(guarantee.spending.epsilon)
-
-
-def test_the_code_is_tested_without_noise_by_moments_of_clean_images(tiny: Prepared) -> None:
-    model = Model(name="adlm_cnn", normalization="batch_bn")
-    method = make(tiny, code(), model=model)
-    state = method.step(method.init(), 0)[0]
-    actual = method.model(state)
-    features = method.parts.features[:-2]  # before batch norm and ReLU
-    features_state = {name: actual[name] for name in actual if name in dict(features.named_parameters())}
-    before = functional_call(features, features_state, (as_input(method.task.inputs[:20]),))
-    torch.testing.assert_close(actual["8.mean"], before.mean(0), rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(actual["8.var"], before.var(0, correction=0), rtol=1e-3, atol=1e-5)
 
 
 def test_without_noise_training_is_on_the_data_as_they_are(tiny: Prepared) -> None:
@@ -268,21 +240,6 @@ def test_noisy_inputs_are_cut_off_where_that_is_wanted(tiny: Prepared) -> None:
     free, cut = make(tiny, ilm()).release.inputs, make(tiny, ilm(limit=3.0)).release.inputs
     assert torch.equal(cut, free.clamp(-3, 3))
     assert cut.abs().max() == 3
-
-
-def test_the_code_cuts_states_to_one_and_adds_its_noise_to_them(tiny: Prepared) -> None:
-    method = make(tiny, code(), model=Model(name="adlm_cnn", normalization="batch_bn"))
-    states = torch.tensor([[-1.0, 0.5, 2.0]])
-    assert method._bound_hidden(states, states[0], states[0]).tolist() == [[0, 0.5, 1]]
-    parameters = method.init()["parameters"]
-    batch = method._shared_noise_batch(method.task.streams.shuffled(0, N, 20), 0)
-    given = (batch.inputs, batch.first, batch.second)
-    none = torch.zeros(UNITS)
-    noisy, exact = (
-        method._loss(parameters, *given, units, torch.ones(()))[0] for units in (batch.units, none)
-    )
-    assert batch.units.abs().min() > 0
-    assert noisy != exact
 
 
 def test_a_frozen_first_layer_keeps_its_noisy_bias(tiny: Prepared) -> None:
@@ -408,60 +365,3 @@ def test_lemma_5_is_at_most_twice_the_largest_distance(units: int, classes: int)
     settings = ilm(batch=1, epsilon=1.0, loss_share=0.5)
     lemma = 0.5 * settings.loss_scale(NetworkSizes(1, units=units, classes=classes))
     assert lemma / 2 <= furthest <= min(lemma, lemma / 2 + 1)
-
-
-LEMMA_7 = (math.e**2 + 2 * math.e - 1) / (math.e * (1 + math.e) ** 2)  # of one output
-
-
-def logistic(outputs: Tensor, targets: Tensor) -> Tensor:
-    """(B,) cross-entropies of M logistic outputs; ``outputs`` and one-hot ``targets`` (B, M).
-
-    Eq. 24 has the sign of both terms wrong; this is the one that Eq. 25 approximates.
-    """
-    return F.binary_cross_entropy_with_logits(outputs, targets, reduction="none").sum(-1)
-
-
-def test_the_polynomial_has_the_losss_value_slope_and_curvature_at_zero() -> None:
-    zero = torch.zeros(1, 3, dtype=torch.double)
-    targets = torch.tensor([[0.0, 1.0, 0.0]], dtype=torch.double)
-    for function in (
-        lambda outputs: logistic(outputs, targets)[0],
-        lambda outputs: polynomial(outputs, 0.5 - targets)[0],
-    ):
-        assert function(zero).item() == pytest.approx(3 * math.log(2))
-        slope = torch.autograd.functional.jacobian(function, zero)
-        assert slope[0].tolist() == pytest.approx([0.5, -0.5, 0.5])
-        curvature = torch.autograd.functional.hessian(function, zero).reshape(3, 3)
-        torch.testing.assert_close(curvature, 2 * SECOND * torch.eye(3, dtype=torch.double))
-
-
-def test_the_polynomial_is_the_one_that_the_authors_code_writes_with_absolute_values() -> None:
-    outputs = torch.randn(20, 10) * 3
-    targets = F.one_hot(torch.randint(10, (20,)), 10).float()
-    size = -outputs.abs()
-    theirs = outputs.clamp_min(0) - outputs * targets + math.log(2) + 0.5 * size + size**2 / 8
-    torch.testing.assert_close(polynomial(outputs, 0.5 - targets), theirs.sum(-1))
-
-
-@pytest.mark.parametrize("label", [0.0, 1.0])
-def test_the_true_error_passes_lemma_7_where_outputs_are_large(label: float) -> None:
-    """It is far below where |z| is at most 1, as the lemma assumes and nothing ensures."""
-    outputs = torch.tensor([[-6.0], [-3.15], [-3.14], [-1.0], [1.0], [3.14], [3.15], [6.0]]).double()
-    targets = torch.full_like(outputs, label)
-    error = (polynomial(outputs, 0.5 - targets) - logistic(outputs, targets)).abs()
-    assert (error > LEMMA_7).tolist() == (outputs[:, 0].abs() > 3.145).tolist()
-    # the third derivative vanishes at 0, so that the error is of fourth order: z^4 / 192
-    inside = torch.linspace(-1, 1, 2001, dtype=torch.double)[:, None]
-    targets = torch.full_like(inside, label)
-    assert (polynomial(inside, 0.5 - targets) - logistic(inside, targets)).abs().max() < 0.0049
-
-
-@pytest.mark.parametrize("label", [0.0, 1.0])
-def test_lemma_7_takes_the_wrong_third_derivatives(label: float) -> None:
-    # the lemma's is 2 y e^z / (1 + e^z)^3 for the first term
-    z = torch.tensor([[0.7]], dtype=torch.double, requires_grad=True)
-    value = logistic(z, torch.full_like(z, label)).sum()
-    for _ in range(3):
-        (value,) = torch.autograd.grad(value.sum(), z, create_graph=True)
-    power = math.exp(0.7)
-    assert value.item() == pytest.approx(power * (1 - power) / (1 + power) ** 3)

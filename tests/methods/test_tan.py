@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 
 import numpy as np
-import pytest
 import torch
 from torch import Tensor
 from torch.func import functional_call
 
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.augment import crop_flip
-from dprepro.pipeline.methods.base import LAST, as_input
+from dprepro.pipeline.methods.base import as_input
 from dprepro.pipeline.methods.samples import BatchSum, padded
 from dprepro.pipeline.methods.spending import NOISELESS
 from dprepro.pipeline.methods.tan.method import NORM_EDGES, Tan
@@ -60,22 +59,6 @@ def test_the_guarantee_is_of_the_declared_noise(tiny: Prepared) -> None:
 def test_without_noise_nothing_is_claimed(tiny: Prepared) -> None:
     guarantee = make(tiny, tan(sigma=0)).guarantee()
     assert (guarantee.spending, guarantee.broken) == (None, (NOISELESS,))
-
-
-@pytest.mark.parametrize("ema", [0.9999, 0.3, 0.0])
-def test_the_average_forgets_its_start(tiny: Prepared, ema: float) -> None:
-    method = make(tiny, tan(ema=ema))
-    state = method.init()
-    expected = flat(state["parameters"])
-    for step in range(4):
-        state, _ = method.step(state, step)
-        decay = min(ema, (2 + step) / (11 + step))
-        expected = decay * expected + (1 - decay) * flat(state["parameters"])
-    torch.testing.assert_close(flat(state["average"]), expected)
-    kept = method.model(state)
-    for name in state["parameters"]:
-        torch.testing.assert_close(kept[name], state["average"][name])
-        torch.testing.assert_close(kept[f"{LAST}{name}"], state["parameters"][name])
 
 
 def test_what_is_tested(tiny: Prepared) -> None:

@@ -53,35 +53,6 @@ def test_equals_torch_on_packed_sequences_in_both_directions() -> None:
         torch.testing.assert_close(direction.recurrent.weight.grad, getattr(theirs, f"weight_hh_{end}").grad)
 
 
-def test_layer_normalisation_by_its_formula() -> None:
-    """Ba et al. 2016: the gates are LN(W_x x_t) + LN(W_h h_{t-1}); one text, one unit of time at once."""
-    torch.manual_seed(2)
-    ours = BiLSTM(4, 3, epsilon=1e-3)
-    with torch.no_grad():
-        for parameter in ours.parameters():  # gains and shifts that are neither 1 nor 0
-            parameter.add_(torch.rand_like(parameter))
-    inputs, present = texts()
-    actual = ours(inputs, present)
-
-    def normalized(values: Tensor, norm: nn.Module) -> Tensor:
-        deviation = (values.var(correction=0) + 1e-3).sqrt()
-        return norm.weight * (values - values.mean()) / deviation + norm.bias
-
-    for text, length, states in zip(inputs, LENGTHS, actual, strict=True):
-        for direction, words, final in (
-            (ours.ahead, text[:length], states[:3]),
-            (ours.back, text[:length].flip(0), states[3:]),
-        ):
-            hidden, cell = torch.zeros(3), torch.zeros(3)
-            for word in words:
-                gates = normalized(direction.inputs.weight @ word, direction.inputs_norm)
-                gates = gates + normalized(direction.recurrent.weight @ hidden, direction.recurrent_norm)
-                i, f, g, o = gates.reshape(4, 3)
-                cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
-                hidden = torch.sigmoid(o) * torch.tanh(cell)
-            torch.testing.assert_close(final, hidden)
-
-
 @pytest.mark.parametrize("normalization", ["none", "layer"])
 def test_padding_says_nothing_and_may_be_all_there_is(normalization: str) -> None:
     torch.manual_seed(3)

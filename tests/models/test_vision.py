@@ -1,7 +1,6 @@
 """Vision models: sizes, where normalisation is, torchvision's numbers, and that torch.func takes them all."""
 
 from importlib import import_module
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from torch.nn import functional as F
 
 from dprepro.clipping.gradients import BookKeeping
 from dprepro.clipping.limits import ClipLimits
-from dprepro.clipping.normalization import BatchStatistics, measuring, statistics_layers
+from dprepro.clipping.normalization import measuring, statistics_layers
 from dprepro.pipeline.models import tf_tutorial
 from dprepro.pipeline.models.model import Model
 from tests.small_networks import small_networks
@@ -155,60 +154,6 @@ def test_vgg16_has_the_convolutions_of_torchvisions() -> None:
     compare_with_torchvision(net[: len(theirs)], theirs)
 
 
-def wide_resnet(net: nn.Module, inputs: Tensor, order: str) -> Tensor:
-    """WRN-16-4 written out, with the layers of ``net`` in the order in which they lie there."""
-    layers = iter([part for part in net.modules() if isinstance(part, nn.Conv2d | nn.GroupNorm | nn.Linear)])
-
-    def activated(value: Tensor) -> Tensor:
-        norm = next(layers)
-        activation: Tensor = F.relu(norm(value)) if order == "norm_relu" else norm(F.relu(value))
-        return activation
-
-    value = next(layers)(inputs)
-    for channels, side in ((64, 32), (64, 32), (128, 16), (128, 16), (256, 8), (256, 8)):
-        hidden = activated(value)
-        hidden = activated(next(layers)(hidden))
-        hidden = next(layers)(hidden)
-        assert hidden.shape[1:] == (channels, side, side)
-        if value.shape != hidden.shape:
-            value = activated(value)
-            value = next(layers)(value)
-        value = value + hidden
-    value = activated(value).mean((2, 3))
-    return next(layers)(value)
-
-
-@pytest.mark.parametrize("order", ["norm_relu", "relu_norm"])
-def test_wide_resnet_has_both_orders(order: str) -> None:
-    net = make("wrn16_4", "group", groups=16, order=order)
-    for value in net.parameters():
-        if value.dim() == 1:  # a start at 0 and 1 would hide what becomes of it
-            nn.init.uniform_(value, 0.5, 1.5)
-    inputs, _ = images("wrn16_4", 2)
-    with torch.no_grad():
-        actual = net(inputs)
-        torch.testing.assert_close(actual, wide_resnet(net, inputs, order), rtol=1e-9, atol=1e-9)
-        other = {"norm_relu": "relu_norm", "relu_norm": "norm_relu"}[order]
-        assert (actual - wide_resnet(net, inputs, other)).abs().max() > 0.01
-
-
-@pytest.mark.parametrize(
-    ("name", "unnormalized", "activation"), [("convnet", 1, nn.ReLU), ("lenet5_tanh", 2, nn.Tanh)]
-)
-def test_networks_of_nguyen_have_both_orders(name: str, unnormalized: int, activation: type) -> None:
-    after = make(name, "batch_bn", unnormalized)
-    before = make(name, "batch_bn", unnormalized, order="norm_activation")
-    for mine, other in zip(before.parameters(), after.parameters(), strict=True):
-        assert torch.equal(mine, other)  # the same start
-    norms = len(statistics_layers(after))
-    for net, kinds in (after, (activation, BatchStatistics)), (before, (BatchStatistics, activation)):
-        pairs = list(pairwise(type(layer) for layer in net.children()))
-        assert pairs.count(kinds) == norms
-        assert pairs.count(kinds[::-1]) == 0
-    with pytest.raises(ValueError, match="order: 'relu_norm' is for wrn16_4"):
-        Model(name=name, normalization="batch_bn", order="relu_norm")
-
-
 def test_tf_tutorial_of_features_is_what_comes_after_its_convolutions() -> None:
     net, (inputs, _) = make("tf_tutorial", "layer"), images("tf_tutorial", 2)
     head = tf_tutorial.build(Model(name="tf_tutorial", normalization="layer"), (2304,), 10).to(inputs.dtype)
@@ -218,14 +163,6 @@ def test_tf_tutorial_of_features_is_what_comes_after_its_convolutions() -> None:
     assert torch.equal(head(net.get_submodule("features")(inputs)), net(inputs))
     with pytest.raises(ValueError, match="2304 features"):
         tf_tutorial.build(Model(name="tf_tutorial"), (2300,), 10)
-
-
-def test_tf_tutorial_sees_the_middle_of_an_image() -> None:
-    net = make("tf_tutorial")
-    inputs, _ = images("tf_tutorial", 2)
-    framed = F.pad(inputs[..., 4:28, 4:28], (4,) * 4, value=9.0)
-    assert torch.equal(net(inputs), net(framed))
-    assert not torch.equal(net(inputs), net(inputs.roll(1, -1)))
     with pytest.raises(ValueError, match="at least 24x24"):
         tf_tutorial.build(Model(name="tf_tutorial"), (3, 20, 32), 10)
 

@@ -22,7 +22,6 @@ from dprepro.accountants.rdp import (
     sampled_gaussian,
     sampled_gaussian_whole,
     signal_to_noise,
-    tan_divergence,
     tan_epsilon,
     tan_eta,
 )
@@ -147,18 +146,6 @@ def test_reference_settings(
     assert tan_epsilon(signal_to_noise(mechanism, steps), delta) == pytest.approx(tan, abs=1e-3)
 
 
-def test_tan_is_near_where_noise_is_plenty_and_far_behind_the_wall() -> None:
-    # at one eta, so that TAN says the same of all of them
-    ratios = [
-        renyi_divergence(spending(noise, round(4096 * noise / 3)), 2500, 8)
-        / tan_divergence(signal_to_noise(spending(noise, round(4096 * noise / 3)), 2500), 8)
-        for noise in (0.5, 1.0, 3.0, 8.0)
-    ]
-    assert ratios == sorted(ratios, reverse=True)
-    assert ratios[0] > 1000
-    assert 1 < ratios[-1] < 1.1
-
-
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 8.0, 300.0])
 def test_eta_of_an_epsilon(epsilon: float) -> None:
     assert tan_epsilon(tan_eta(epsilon, 1e-5), 1e-5) == pytest.approx(epsilon, rel=1e-9)
@@ -226,12 +213,6 @@ def test_table_5_is_printed_with_half_a_share_of_delta() -> None:
         assert low <= examples <= high
     # a tenth of CIFAR-10 is as good as 5,001
     assert epsilon_of(5000, 1e-4) == pytest.approx(150.3, abs=0.05)
-
-
-@pytest.mark.parametrize(("delta", "epsilon"), [(1e-5, 158.0), (1 / 5000, 148.0)])
-def test_table_5_with_another_delta_is_no_tenth_of_cifar(delta: float, epsilon: float) -> None:
-    """One delta for every N, or 1 / N, are not what 150.3 was printed with."""
-    assert epsilon_of(5000, delta) == pytest.approx(epsilon, abs=0.05)
 
 
 def test_the_event_is_of_both() -> None:

@@ -56,14 +56,6 @@ def test_mu_of_the_worked_setting_at_each_cut_off(
         assert regret(curve, mu) == pytest.approx(lost, rel=5e-3)
 
 
-def test_a_finer_grid_moves_nothing_down(worked: Losses) -> None:
-    """dp-accounting's distribution of adding an example, whose mass exceeds 1, lost 21 % here."""
-    fine = curve_of_losses(composed_losses(WORKED, STEPS, 2e-5))
-    rates = np.array([1e-3, 1e-2])
-    assert 1 - fine.at(rates) == pytest.approx(1 - curve_of_losses(worked).at(rates), rel=1e-3)
-    assert gaussian_mu(fine, 1e-6) == pytest.approx(0.66287, rel=1e-3)
-
-
 def test_a_curve_is_below_every_line_of_an_independent_accountant(worked: Losses) -> None:
     """The lines of (epsilon, delta), and never a risk below the one of any of them."""
     curve = curve_of_losses(worked)
@@ -89,12 +81,6 @@ def test_gaussian_dp_comes_back() -> None:
         assert risk.tpr_at_1_percent == pytest.approx(norm.cdf(mu + norm.ppf(0.01)), rel=1e-3)
         assert risk.tpr_at_01_percent == pytest.approx(norm.cdf(mu + norm.ppf(0.001)), rel=1e-3)
         assert risk.advantage == pytest.approx(2 * norm.cdf(mu / 2) - 1, rel=1e-6)
-
-
-def test_shuffled_batches_are_gaussian_dp() -> None:
-    spending = SampledGaussian(sampling="shuffled", noise_multiplier=2.0, examples=100, batch=10)
-    risk = gaussian_risk(spending, 40, 1e-5, gaussian_epsilon(1.0, 1e-5))
-    assert risk.mu == pytest.approx(1.0, rel=2e-3)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])

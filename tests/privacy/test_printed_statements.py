@@ -11,7 +11,6 @@ from scipy.optimize import minimize_scalar
 from dprepro.accountants.calibration import noise_for, poisson_gaussian
 from dprepro.accountants.clt import clt_mu
 from dprepro.accountants.gaussian import gaussian_delta, gaussian_epsilon
-from dprepro.accountants.pld import pld_epsilon
 from dprepro.accountants.rdp import (
     rdp_epsilon,
     renyi_divergence,
@@ -69,33 +68,6 @@ def test_layers_of_one_sample_cost_the_root_of_their_number(order: float) -> Non
     divergence = log((mass * ratio**order).sum()) / (order - 1)
     spending = account(noise_multiplier=noise, parts=3, examples=640)
     assert renyi_divergence(spending, 1, order) == pytest.approx(divergence, rel=1e-6)
-
-
-@pytest.mark.parametrize(("noise", "ratio"), [(80.0, 0.99), (2.5, 0.63), (1.5, 0.32)])
-def test_an_example_for_one_layer_costs_as_much_as_for_all_with_large_noise_only(
-    noise: float, ratio: float
-) -> None:
-    """Eight layers with samples of their own are eight times the steps."""
-    apart = account(noise_multiplier=noise, sampling="fixed")
-    together = account(noise_multiplier=noise, sampling="fixed", parts=8)
-    mu, mu_together = clt_mu(apart, 8 * 42_188), clt_mu(together, 42_188)
-    assert mu / mu_together == pytest.approx(ratio, abs=5e-3)
-
-
-def test_an_example_for_one_layer_spends_less_by_losses_too() -> None:
-    rate, steps = 64 / 54_000, 42_188
-    apart = pld_epsilon(poisson_gaussian(rate, 1.5, 8 * steps), DELTA, 1e-3)
-    assert apart < pld_epsilon(poisson_gaussian(rate, 1.5 / sqrt(8), steps), DELTA, 1e-3) / 3
-
-
-# -- Phan et al. 2017 -------------------------------------------------------------------------------------
-
-
-def test_dp_sgd_spends_less_than_in_proportion_to_its_epochs() -> None:
-    spent = [
-        pld_epsilon(poisson_gaussian(256 / 60_000, 1.1, 234 * epochs), DELTA, 1e-3) for epochs in (15, 60)
-    ]
-    assert 1 < spent[1] / spent[0] < 2.5
 
 
 # -- Sander et al. 2022 -----------------------------------------------------------------------------------

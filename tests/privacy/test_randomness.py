@@ -16,6 +16,7 @@ import pytest
 import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
+from dprepro.errors import UserError
 from dprepro.noise import streams as randomness
 from dprepro.noise.streams import Streams
 
@@ -85,12 +86,14 @@ def test_the_clock_is_not_behind_them() -> None:
 
 
 def test_workers_of_one_process_have_entropy_of_their_own() -> None:
-    streams()  # before they part
+    before = streams()  # before they part; a worker that used them would repeat their noise
     numbers = []
     for _ in range(3):
         reading, writing = os.pipe()
         if (child := os.fork()) == 0:
             try:
+                with pytest.raises(UserError, match="made in another process"):
+                    before._rounded_normal(0, 4, 20)
                 os.write(writing, streams()._rounded_normal(0, 4, 20).numpy().tobytes())
             finally:
                 os._exit(0)

@@ -200,13 +200,6 @@ def test_parts_of_a_thousand_are_added_in_float32_and_of_three_thousand_in_float
         assert np.linalg.norm(total - exact(mixed(count))) <= (COMPUTING / 2) * CLIP * len(parts)
 
 
-def test_seeded_sums_stay_in_float32() -> None:
-    seeded, grid = (method(noise, alike(400), 1000) for noise in ("float32", "grid"))
-    every = torch.arange(400)
-    assert np.array_equal(summed(seeded, every), summed(seeded, every).astype(np.float32))
-    assert not np.array_equal(summed(grid, every), summed(grid, every).astype(np.float32))
-
-
 @pytest.mark.parametrize(("multiplier", "size"), [(0.5, 1), (1.1, 266_610), (60.0, 10_000_000)])
 def test_noise_covers_what_computing_and_the_grid_add(multiplier: float, size: int) -> None:
     """By fractions: sums (1 + c) C apart, each rounded to the grid, over the noise's deviation, are 1 / z."""

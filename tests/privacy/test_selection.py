@@ -1,16 +1,13 @@
-"""The bound for selecting the best, against selections whose distribution is known exactly."""
+"""The bound for selecting the best, against dp-accounting's."""
 
-from math import exp, inf, log
+from math import inf
 from typing import get_args
 
-import numpy as np
 import pytest
 from dp_accounting.dp_event import RepeatAndSelectDpEvent
 from dp_accounting.rdp import RdpAccountant
-from scipy.stats import norm
 
 from dprepro.accountants.bounds import Drawn, selection_epsilon
-from dprepro.accountants.gaussian import gaussian_epsilon
 from dprepro.accountants.rdp import ORDERS, renyi_epsilon
 from dprepro.accountants.records import SampledGaussian
 from dprepro.errors import UserError
@@ -21,51 +18,6 @@ DELTA = 1e-5
 def gaussian(noise: float) -> SampledGaussian:
     """All examples in every batch, so that a step is a Gaussian mechanism."""
     return SampledGaussian(sampling="poisson", noise_multiplier=noise, examples=100, batch=100)
-
-
-def derivative(drawn: Drawn, mean: float, x: np.ndarray) -> np.ndarray:
-    """G'(x) of the generating function of the number of trainings, whose largest then has density f G'(F)."""
-    if drawn == "poisson":
-        return mean * np.exp(mean * (x - 1))
-    if drawn == "geometric":
-        return (1 / mean) / (1 - (1 - 1 / mean) * x) ** 2
-    # 1 - gamma over gamma ln(1 / gamma) is the mean
-    low, high = 1e-12, 1 - 1e-12
-    for _ in range(200):
-        gamma = (low * high) ** 0.5
-        low, high = (gamma, high) if (1 - gamma) / (gamma * log(1 / gamma)) > mean else (low, gamma)
-    return (1 - gamma) / (1 - (1 - gamma) * x) / log(1 / gamma)
-
-
-def exact_delta(drawn: Drawn, mean: float, mu: float, epsilon: float) -> float:
-    """Delta of releasing the largest of a drawn number of N(0, 1) against N(mu, 1), the worse way round."""
-    x = np.linspace(-12, 12 + mu, 400_001)
-    densities = [norm.pdf(x, at) * derivative(drawn, mean, norm.cdf(x, at)) for at in (0.0, mu)]
-    return max(
-        float(np.trapezoid(np.maximum(first - exp(epsilon) * other, 0), x))
-        for first, other in (densities, densities[::-1])
-    )
-
-
-@pytest.mark.parametrize("drawn", get_args(Drawn))
-@pytest.mark.parametrize(("noise", "mean"), [(2.0, 3.0), (1.0, 10.0), (4.0, 100.0)])
-def test_no_selection_of_the_largest_spends_more(drawn: Drawn, noise: float, mean: float) -> None:
-    bound = selection_epsilon(gaussian(noise), 1, DELTA, mean, drawn)
-    # no training is no release: the law of what is released where there was one is told apart no better
-    assert exact_delta(drawn, mean, 1 / noise, bound) <= DELTA
-    single = gaussian_epsilon(1 / noise, DELTA)
-    assert exact_delta(drawn, mean, 1 / noise, single) > DELTA  # selecting does cost
-    assert bound < mean * single
-
-
-@pytest.mark.parametrize(("noise", "mean"), [(2.0, 3.0), (8.0, 50.0)])
-def test_of_a_geometric_number_it_is_corollary_4_of_papernot_and_steinke(noise: float, mean: float) -> None:
-    rho, orders = 1 / (2 * noise**2), np.linspace(1.01, 500, 200_000)
-    orders = orders[orders > 1 + (log(mean) / rho) ** 0.5]
-    divergences = rho * (orders - 1) + log(mean) / (orders - 1) + 4 * (rho * log(mean)) ** 0.5 - rho
-    epsilons = divergences + np.log1p(-1 / orders) - np.log(DELTA * orders) / (orders - 1)
-    bound = selection_epsilon(gaussian(noise), 1, DELTA, mean, "geometric")
-    assert epsilons.min() <= bound < 1.02 * epsilons.min()  # at fewer orders
 
 
 @pytest.mark.parametrize("drawn", get_args(Drawn))

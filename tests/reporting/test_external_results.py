@@ -8,9 +8,8 @@ import pytest
 from dprepro.errors import UserError
 from dprepro.pipeline.identity.entries import entries
 from dprepro.pipeline.params import Settings
-from dprepro.pipeline.reporting import report
-from dprepro.pipeline.reporting.drawing import accuracy_privacy
-from dprepro.pipeline.reporting.drawing.accuracy_privacy import ExternalResult, external_results
+from dprepro.pipeline.reporting import accuracy_privacy, report
+from dprepro.pipeline.reporting.accuracy_privacy import ExternalResult, external_results
 from tests.reporting.made_up import dpsgd
 
 PAPER = """
@@ -45,7 +44,7 @@ def summary(tmp_path: Path) -> Path:
 
 
 def test_only_what_decides_and_has_a_bound_is_taken(tmp_path: Path, summary: Path) -> None:
-    label = "First et al. 2021, features, run here"
+    label = "First et al. 2021, run here"
     assert external_results(named(), tmp_path) == [ExternalResult(label, "mnist", 2.5, 98.7)]
     assert external_results(dpsgd.settings(), tmp_path) == []
 
@@ -56,7 +55,7 @@ def test_it_is_drawn_in_its_data_sets_panel(tmp_path: Path, summary: Path) -> No
     picture = accuracy_privacy.draw(table, external_results(named(), tmp_path))
     assert without is not None
     assert picture is not None
-    assert "First et al. 2021, features, run here" in picture
+    assert "First et al. 2021, run here" in picture
     assert "First et al." not in without
     elsewhere = [ExternalResult("of another data set", "mnist-of-my-hospital", 1.0, 50.0)]
     assert accuracy_privacy.draw(table, elsewhere) == without

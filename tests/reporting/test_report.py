@@ -67,7 +67,13 @@ def test_every_value_that_differs_has_an_explanation_or_says_unexplained(made: d
             assert len(re.findall(r": [▲▼]", explained)) == marked, name
 
 
-def test_every_page_loads_nothing_and_leads_somewhere(written: Path) -> None:
+def test_every_page_loads_nothing_and_leads_somewhere_and_none_is_an_earlier_reports(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "reports/rows").mkdir(parents=True)
+    (old := tmp_path / "reports/rows/gone.html").write_text("")
+    written = report.write(dpsgd.fill(tmp_path), tmp_path)
+    assert not old.exists()
     for page in written.parent.rglob("*.html"):
         check(page)
 
@@ -84,14 +90,6 @@ def test_texts_of_params_are_escaped(tmp_path: Path) -> None:
     page = (written.parent / f"rows/{dpsgd.PLAIN}.html").read_text()
     assert "<b>bold" not in page
     assert "&lt;b&gt;bold" in page
-
-
-def test_a_file_of_an_earlier_report_is_deleted(tmp_path: Path) -> None:
-    written = report.write(dpsgd.fill(tmp_path), tmp_path)
-    old = written.parent / "rows/gone.html"
-    old.write_text("")
-    report.write(dpsgd.settings(), tmp_path)
-    assert not old.exists()
 
 
 def test_first_page_lists_headlines_of_declared_rows_alone() -> None:

@@ -110,6 +110,9 @@ def test_a_part_of_a_claim(
         (["holds", "fails"], "mixed"),
         (["holds", "uncertain"], "mixed"),
         (["uncertain"], "mixed"),
+        (["not proven", "not run"], "not proven"),
+        (["not proven", "fails"], "contradicted"),
+        (["not proven", "holds"], "mixed"),
         (["not run"], "not tested"),
         ([], "not tested"),
     ],
@@ -123,6 +126,8 @@ def test_a_claim(parts: list[verdict.Part], status: str) -> None:
     [
         (7.0, 6.3, 6.2, "proven"),
         (7.0, 7.0000001, None, "proven"),  # by rounding alone
+        (8.0, 8.0001, None, "proven"),  # the same, stored with five digits, rounded up
+        (8.0, 8.0002, None, "not proven"),
         (7.0, 7.1, 3.0, "not proven"),
         (7.0, None, 0.8, "not proven"),
         (0.25, None, 2.0, "exceeded"),

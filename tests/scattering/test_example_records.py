@@ -3,17 +3,15 @@
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
+from tests.commands import typed
 from tests.scattering.conftest import EXAMPLE
 
 ROW = "tramer-mnist-linear"
 
 
-def test_committed_ledgers_verify_and_a_changed_noise_is_noticed(
-    tmp_path: Path, typed: Callable[..., str]
-) -> None:
+def test_committed_ledgers_verify_and_a_changed_noise_is_noticed(tmp_path: Path) -> None:
     shutil.copy(EXAMPLE / "params.yaml", tmp_path)
     for name in ("papers", "lab", "reports"):
         shutil.copytree(EXAMPLE / name, tmp_path / name)
@@ -29,9 +27,7 @@ def test_committed_ledgers_verify_and_a_changed_noise_is_noticed(
     assert f"{ROW}: WRONG" in typed("dprepro verify", tmp_path, fails=True)
 
 
-def test_on_a_clone_dvc_makes_nothing_anew_that_is_committed(
-    tmp_path: Path, typed: Callable[..., str]
-) -> None:
+def test_on_a_clone_dvc_makes_nothing_anew_that_is_committed(tmp_path: Path) -> None:
     ignore = shutil.ignore_patterns("data", "runs", "*.npz", "cache", "tmp", "__pycache__")
     clone = shutil.copytree(EXAMPLE, tmp_path / "scattering", ignore=ignore)
     subprocess.run(["git", "init", "-q"], cwd=clone, check=True)

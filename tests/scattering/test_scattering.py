@@ -31,14 +31,6 @@ def test_it_is_kymatios_in_its_order(channels: int, side: int) -> None:
     assert torch.allclose(ours, theirs.reshape(ours.shape), rtol=2e-4, atol=1e-7)
 
 
-def test_a_flat_image_has_nothing_but_its_mean() -> None:
-    from lab.scattering import scattering
-
-    features = scattering(torch.full((1, 1, 28, 28), 0.7, dtype=torch.float64))
-    assert torch.allclose(features[:, 0], torch.tensor(0.7, dtype=torch.float64), atol=1e-9)
-    assert features[:, 1:].abs().max() < 1e-9
-
-
 def test_a_mirrored_image_has_mirrored_features() -> None:
     """At the diagonal, as the pixels that are kept lie alike on either side: angle k becomes 2 - k of 8."""
     from lab.scattering import scattering

@@ -1,6 +1,5 @@
 """`dprepro init`: what it writes, and what it refuses."""
 
-import shutil
 import subprocess
 from contextlib import chdir
 from pathlib import Path
@@ -13,7 +12,7 @@ from dprepro.errors import UserError
 from dprepro.pipeline import params
 from dprepro.pipeline.params import PAPERS, papers
 from dprepro.stages.init import init, stages
-from tests.laboratory import NOTHING, run
+from tests.laboratory import run
 
 ROOT = Path(__file__).parents[2]
 
@@ -81,21 +80,6 @@ def test_it_is_under_git_by_itself_or_with_what_is_around_it(laboratory: Path) -
     init(inner)
     assert (laboratory / ".git").is_dir()
     assert not (inner / ".git").exists()
-
-
-def test_git_refuses_a_commit_with_private_files(laboratory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(laboratory)
-    np.savez("../scans.npz", inputs=np.arange(60 * 81).reshape(60, 9, 9) % 251, labels=np.arange(60) % 2)
-    Path("params.yaml").write_text(NOTHING)
-    run("new data mine --npz ../scans.npz")
-    line = ["git", "-c", "user.name=x", "-c", "user.email=x", "commit", "--quiet", "--message", "x"]
-    subprocess.run(["git", "add", "--all"], check=True)
-    subprocess.run(line, check=True)
-    shutil.copy("../scans.npz", "copy")
-    subprocess.run(["git", "add", "copy"], check=True)
-    done = subprocess.run(line, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr.startswith("copy: private, and git tracks it")
 
 
 def test_what_is_there_stays(tmp_path: Path) -> None:

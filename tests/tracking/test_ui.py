@@ -10,10 +10,10 @@ from pathlib import Path
 
 from dprepro.pipeline.tracking import views
 from dprepro.stages.ui import ui
+from tests.commands import heed_ctrl_c
 from tests.refusal import refusal_of
 from tests.reporting.made_up import dpsgd as example
 from tests.tracking.conftest import answers, small
-from tests.warm.commands import heed_ctrl_c
 
 
 def test_a_server_ends_with_the_process_that_serves_even_where_that_is_killed() -> None:

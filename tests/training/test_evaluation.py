@@ -1,6 +1,5 @@
 """What is measured again and what is kept; which uses of the data no epsilon counts."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from dprepro.pipeline.params import Settings, parse
 from dprepro.pipeline.reporting.wording import words
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.predictions import errors_of
+from dprepro.pipeline.results.schema import EvaluationRecord, TrainingRecord
 from dprepro.pipeline.results.weights import weights_path
 from dprepro.pipeline.training import evaluation, loop, side_by_side
 from dprepro.pipeline.training import rows as training
@@ -57,9 +57,9 @@ def measure(root: Path, data: Prepared, how: Execution, monkeypatch: pytest.Monk
     seeds: list[int] = []
     real = evaluation.measure
 
-    def noted(weights: dict[loop.SeedRun, Any], *arguments: Any) -> Iterator[Any]:
-        seeds.extend(member.seed for member in weights)
-        return real(weights, *arguments)
+    def noted(trained: TrainingRecord, *arguments: Any, **options: Any) -> EvaluationRecord:
+        seeds.append(trained.seed)
+        return real(trained, *arguments, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(evaluation, "measure", noted)
@@ -119,7 +119,8 @@ def test_weights_that_are_not_here_can_not_be_measured(
     weights_path("row", "epsilon=3", 1, measured).unlink()
     line = refusal_of(lambda: evaluation.evaluate("row", declared(), tiny, cpu, measured))
     assert "runs/row: weights of 1 of 2 trainings are not here (epsilon=3 seed 1); `dvc repro eval" in line
-    assert "evaluate@row` trains and measures them again, about 0:00:01 by its record; `dvc pull" in line
+    assert "evaluate@row` trains and measures them again, about 0:0" in line
+    assert " by its record; `dvc pull" in line
     assert path.exists() == known
     assert not known or path.read_bytes() == before
 

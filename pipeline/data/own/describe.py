@@ -1,23 +1,27 @@
 """Declaration of own files, from the files themselves."""
 
+from collections.abc import Callable, Mapping
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from pydantic import ValidationError
 
 from dprepro.checking import problem_lines
-from dprepro.errors import UserError, notice
+from dprepro.errors import UserError, notice, reading
+from dprepro.fields import Strict
 from dprepro.pipeline.data.declaration import digest_of
 from dprepro.pipeline.data.own import files as declared
 from dprepro.pipeline.data.own import images, npz, tables, texts
-from dprepro.pipeline.params import Data, OwnFiles, Public, Text
-from dprepro.pipeline.params.own import KINDS
+from dprepro.pipeline.files import digest_file
+from dprepro.pipeline.params import Data, OwnArrays, OwnFiles, OwnImages, OwnTable, OwnTexts, Public, Text
+from dprepro.pipeline.params.own import KINDS, PublicNetwork, Unit
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+S = TypeVar("S", bound=Strict)
 UNKNOWN = "sha256:" + 64 * "0"
 TEST, VALIDATION = 6, 10  # a sixth of the examples is for test, a tenth of the rest for validation
 PUBLIC = 128  # default number of examples from another raw data set, as in Davody et al.
@@ -32,25 +36,39 @@ _LAYOUTS = {
 }
 
 
-def describe(
-    name: str, kind: str, options: dict[str, Any], root: Path = Path(), public: Public | None = None
-) -> tuple[OwnFiles, Data]:
+def describe(name: str, kind: str, options: Mapping[str, Any], root: Path = Path()) -> tuple[OwnFiles, Data]:
     """Declarations of own files and of their splits, with classes, shape, digest and numbers of examples.
 
     Args:
         name: name of the data.
         kind: npz, images, texts or table.
-        options: given fields of the declaration. `path` is required, and lies below ``root``. `shape` of
-            images may be (None, H, W), the size to scale them to. A table also needs `classes` and
-            `columns`. If the files have no test part and `test` is not given, a sixth of the
-            examples becomes the test part.
+        options: given fields of the declaration, and `public`, fields of the public split. `path` is
+            required, and lies below ``root``. With `resize`, the height and width of `shape` are kept. A
+            table also needs `label`, `columns`, and `classes` or a `target`. `network` needs no digest. If
+            the files have no test part and `test` is not given, a sixth of the examples becomes the test
+            part.
         root: folder of params.yaml.
-        public: public examples; None: none.
 
     Raises:
-        UserError: the files are missing, have another form, or have too few examples or classes.
+        UserError: an option is wrong, or the files are missing, have another form, or have too few examples
+            or classes.
     """
-    place = root / options["path"]
+    said = dict(options)
+    public = _public(name, said.pop("public", None))
+    if kind == "table" and "target" in said:
+        said.setdefault("classes", [said.get("label")])
+    if "network" in said:
+        said["network"] = _network(name, said["network"])
+        if kind == "images" and "shape" not in said:
+            size = said["network"].size
+            said |= {"resize": True, "shape": (1, size, size)}
+    # what the files tell has a value that is allowed, so that all options are checked before
+    as_kind = "features" if kind == "npz" and said.keys() & {"range", "clip"} else kind
+    unknown: dict[str, Any] = {"digest": UNKNOWN, "classes": ["0", "1"]}
+    if kind in ("npz", "images"):
+        unknown["shape"] = (1, 1, 1)
+    asked = _declared(f"own.{name}", KINDS[as_kind], {**unknown, **said, "kind": as_kind})
+    place = root / asked.path
     if kind == "npz" and place.suffix.lower() in _ENDINGS["table"]:
         raise UserError(f"{place}: a table, not as --npz takes it; allowed with --table")
     parts = {
@@ -64,57 +82,95 @@ def describe(
         declared.say_other_parts(place, ending)
     if not parted and (place.is_dir() != (kind == "images") or there):
         raise UserError(f"{place}: not as --{kind} takes it; allowed: {_LAYOUTS[kind]}")
-    test = options.get("test")
+    test = asked.test
     if parted and test is not None:
-        raise UserError(f"--test {test}: not allowed beside the test part of {place}")
+        raise UserError(f"own.{name}.test: {test}; not allowed beside the test part of {place}")
     first = there[0] if parted else place
     for folder in there if parted and kind == "images" else [place] * (kind == "images"):
         declared.say_left_out(folder)
     if kind != "images":
         declared.check_regular(first)
-    fields, count = _READ[kind](first, options)
-    if len(fields["classes"]) < 2 and "target" not in options:
+    fields, examples = _READ[kind](first, asked)
+    if len(fields.get("classes", asked.classes)) < 2 and "target" not in said:
         raise UserError(f"{place}: examples of one class alone; needed: of two")
-    if count < LEAST:
-        raise UserError(f"{place}: {count} examples; needed: {LEAST} at least, for four splits")
+    if examples < LEAST:
+        raise UserError(f"{place}: {examples} examples; needed: {LEAST} at least, for four splits")
     # a person's examples at the end of a split don't begin the next one
-    unit = options.get("unit")
-    cut = unit.at_most - 1 if unit else 0
+    cut = asked.unit.at_most - 1 if asked.unit else 0
+    count = examples
     if not parted:
         test = count // TEST if test is None else test
         count -= test + cut
-    declaration = _declared(name, {"kind": kind, "digest": UNKNOWN, **options, **fields, "test": test})
+    declaration = _declared(
+        f"own.{name}",
+        KINDS[fields.get("kind", kind)],
+        {"kind": kind, "digest": UNKNOWN, **said, **fields, "test": test},
+    )
     digest = digest_of(declared.digests(declared.find(name, declaration, root)))
     declaration = declaration.model_copy(update={"digest": digest})
-    public = public or Public(raw=name, count=0)
     validation = count // VALIDATION
-    train = count - validation - cut - (public.count if public.raw == name else 0)
-    if train < 1 or not validation:
+    unprotected = public.count if public.raw == name else 0
+    train = count - validation - cut - unprotected
+    if train < 1 or validation < 1:
+        tested = "" if parted else f"{test:,} for test and "
         raise UserError(
-            f"--test {test}, --public {public.count}: of {max(0, count)} examples too few are left to "
-            "train on and to validate on"
+            f"{place}: {examples:,} examples; {tested}{unprotected:,} public ones leave too few to train on "
+            "and to validate on"
         )
     text = TEXT if kind == "texts" else None
     return declaration, Data(raw=name, train=train, validation=validation, public=public, text=text)
 
 
-def _declared(name: str, fields: dict[str, Any]) -> OwnFiles:
+def with_digest(network: Mapping[str, Any]) -> dict[str, Any]:
+    """Declaration of public weights with the digest of their file.
+
+    Raises:
+        UserError: the file is not named or can't be read.
+    """
+    if "weights" not in network:
+        raise UserError("network.weights: missing; allowed: a file of network weights in this folder")
+    with reading(path := Path(str(network["weights"]))):
+        return {**network, "digest": digest_file(path)}
+
+
+def _network(name: str, said: Any) -> PublicNetwork:
+    from dprepro.pipeline.data.own.trunk import width  # imports torch
+
+    where = f"own.{name}.network"
+    if isinstance(said, Mapping):
+        said = {**said, "digest": UNKNOWN, "features": 1}
+    asked = _declared(where, PublicNetwork, said)
+    found = with_digest(asked.model_dump(exclude_unset=True))
+    return _declared(where, PublicNetwork, {**found, "features": width(asked.architecture)})
+
+
+def _public(name: str, said: Any) -> Public:
+    """Public split; of another raw data set it has `PUBLIC` examples, if their number is not given."""
+    if said is None:
+        return Public(raw=name, count=0)
+    if isinstance(said, Mapping):
+        elsewhere = {"count": PUBLIC} if said.get("raw", name) != name else {}
+        said = {"raw": name, **elsewhere, **said}
+    return _declared(f"data.{name}.public", Public, said)
+
+
+def _declared(where: str, kind: type[S], fields: Any) -> S:
     try:
-        return KINDS[fields["kind"]].model_validate(fields)
+        return kind.model_validate(fields)
     except ValidationError as problem:
-        lines = (f"own.{name}.{line}" for line in problem_lines(problem))
+        lines = (f"{where}.{line}".replace(".: ", ": ", 1) for line in problem_lines(problem, kind))
         raise UserError("\n".join(lines)) from problem
 
 
-def _npz(path: Path, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    examples = npz.read(path, options.get("inputs", "inputs"), options.get("labels", "labels"))
+def _npz(path: Path, asked: OwnArrays) -> tuple[dict[str, Any], int]:
+    examples = npz.read(path, asked.inputs, asked.labels)
     last = int(examples.labels.max()) if len(examples.labels) else 0
     classes = [str(label) for label in range(last + 1)]
     kind = "features" if examples.inputs.dtype == np.float32 else "npz"
     return {"kind": kind, "classes": classes, "shape": examples.inputs.shape[1:]}, len(examples.labels)
 
 
-def _images(path: Path, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
+def _images(path: Path, asked: OwnImages) -> tuple[dict[str, Any], int]:
     classes = declared.class_folders(path)
     if len(classes) < 2:
         raise UserError(f"{path}: not as --images takes it; allowed: {_LAYOUTS['images']}")
@@ -129,9 +185,10 @@ def _images(path: Path, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
     paths = [image for images_there in by_class.values() for image in images_there]
     sizes = {image: images.look(image) for image in paths}
     channels = 1 if all(grey for _, _, grey in sizes.values()) else 3
-    if (asked := options.get("shape")) is not None:
-        images.check_size(path, len(paths), (channels, *asked[1:]))
-        return {"classes": classes, "shape": (channels, *asked[1:])}, len(paths)
+    if asked.resize:
+        shape = (channels, *asked.shape[1:])
+        images.check_size(path, len(paths), shape)
+        return {"classes": classes, "shape": shape}, len(paths)
     different = {(height, width): image for image, (height, width, _) in sizes.items()}
     if len(different) > 1:
         (size, first), (other, second) = list(different.items())[:2]
@@ -142,25 +199,28 @@ def _images(path: Path, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
     return {"classes": classes, "shape": (channels, *next(iter(different), (1, 1)))}, len(paths)
 
 
-def _texts(path: Path, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    names = options.get("text", "text"), options.get("label", "label")
-    _, labels = texts.values(path, _kept(path, texts.csv_frame(path), options), *names)
+def _texts(path: Path, asked: OwnTexts) -> tuple[dict[str, Any], int]:
+    _, labels = texts.values(path, _kept(path, texts.csv_frame(path), asked.unit), asked.text, asked.label)
     return {"classes": sorted(set(labels))}, len(labels)
 
 
-def _table(path: Path, options: dict[str, Any]) -> tuple[dict[str, Any], int]:
+def _table(path: Path, asked: OwnTable) -> tuple[dict[str, Any], int]:
     if (file := tables.FORMATS.get(path.suffix.lower())) is None:
         raise UserError(f"{path}: not as --table takes it; allowed: {_LAYOUTS['table']}")
-    return {"classes": options["classes"], "file": file}, len(_kept(path, tables.frame(path), options))
+    return {"file": file}, len(_kept(path, tables.frame(path), asked.unit))
 
 
-def _kept(path: Path, lines: "DataFrame", options: dict[str, Any]) -> "DataFrame":
+def _kept(path: Path, lines: "DataFrame", unit: Unit | None) -> "DataFrame":
     """Lines that the unit of privacy keeps; says how many it leaves out."""
-    unit = options.get("unit")
     kept, _ = texts.kept(path, lines, unit)
     if unit is not None and (out := len(lines) - len(kept)):
         notice(f"{path}: {out:,} of {len(lines):,} lines are left out: a person has at most {unit.at_most}")
     return kept
 
 
-_READ = {"npz": _npz, "images": _images, "texts": _texts, "table": _table}
+_READ: dict[str, Callable[[Path, Any], tuple[dict[str, Any], int]]] = {
+    "npz": _npz,
+    "images": _images,
+    "texts": _texts,
+    "table": _table,
+}

@@ -1,4 +1,4 @@
-"""The user's own files as an entry of the catalogue, and their examples.
+"""Examples of the user's own files.
 
 If the files have no test part, the declaration's seed permutes the examples, and the first ``test`` of them
 are the test part. Both parts keep the order of the files. If the unit of privacy is a person, the seed
@@ -6,19 +6,15 @@ permutes people, and no person is in both parts.
 """
 
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
 from dprepro.errors import UserError
-from dprepro.pipeline.data.catalog import Edition, Entry, Format
 from dprepro.pipeline.data.formats import Examples
 from dprepro.pipeline.data.own import files as declared
 from dprepro.pipeline.data.own import npz, tables, texts
-from dprepro.pipeline.data.prepared import Features
 from dprepro.pipeline.data.splits import permutation_of, without_people_of
 from dprepro.pipeline.params import (
-    OWN,
     PARAMS,
     OwnArrays,
     OwnFeatures,
@@ -27,29 +23,6 @@ from dprepro.pipeline.params import (
     OwnTable,
     OwnTexts,
 )
-
-
-def entry(name: str, declaration: OwnFiles) -> Entry:
-    """Entry of the catalogue for a declaration. It lists no files; ``source.json`` does."""
-    return Entry(
-        key=name,
-        title=f"own data {name!r}",
-        licence=declaration.licence,
-        format=cast(Format, OWN),
-        classes=tuple(declaration.classes),
-        shape=declaration.example_shape,
-        editions={OWN: Edition((), ())},
-        features=_features(declaration),
-    )
-
-
-def _features(declaration: OwnFiles) -> Features | None:
-    """Description of the features; None for images and texts."""
-    if isinstance(declaration, OwnTable):
-        return Features((-1.0, 1.0), True)
-    if (network := declaration.public_network) is not None:
-        return Features(None, False, network.words)
-    return Features(declaration.range, declaration.clip) if isinstance(declaration, OwnFeatures) else None
 
 
 def parts(name: str, declaration: OwnFiles, place: Path, root: Path = Path()) -> dict[str, Examples]:

@@ -164,11 +164,19 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
     """First line and values of each record, the names of the columns included."""
     csv.field_size_limit(OWN_BYTES)
     with reading(path), path.open(encoding="utf-8", newline="") as file:
-        reader, line = csv.reader(file), 1
+        texts: list[str] = []  # of the present record
+
+        def noted() -> Iterator[str]:
+            for text in file:
+                texts.append(text)
+                yield text
+
+        reader, line = csv.reader(noted()), 1
         for row in reader:
-            # of one column, a quoted empty value is an example too
-            if any(value.strip() for value in row) or len(row) > 1 or row == [""]:
+            # of one column, a quoted blank value is an example too
+            if any(value.strip() for value in row) or len(row) > 1 or '"' in texts[0]:
                 yield line, row
+            texts.clear()
             line = reader.line_num + 1
 
 
@@ -177,7 +185,7 @@ def no_column(path: Path, name: str, there: Iterable[str]) -> str:
     alike = [each for each in there if normalize("NFC", each) == normalize("NFC", name)]
     if alike:
         return f"{path}: no column {name!a}; {alike[0]!a} looks the same"
-    return f"{path}: no column {name!r}; there are: {listed(there)}"
+    return f"{path}: no column {name!r}; there are: {listed(there) or 'none'}"
 
 
 def unknown(text: str, declared: Sequence[str]) -> str:

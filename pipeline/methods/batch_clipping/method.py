@@ -28,7 +28,6 @@ from dprepro.pipeline.methods.batch_clipping import mini_sets
 from dprepro.pipeline.methods.batch_clipping.settings import RUNNING, BatchClippingSettings
 from dprepro.pipeline.methods.private_steps import PrivateSteps
 from dprepro.pipeline.methods.samples import Sample
-from dprepro.pipeline.methods.spending import Statement
 
 TINY = 1e-12
 AVERAGING = 0.1  # share of a step's statistics in running averages
@@ -86,11 +85,6 @@ class BatchClipping(PrivateSteps):
         if self.settings.add_or_remove:
             return "tried"
         return "one_at_a_time"
-
-    @property
-    def unproven(self) -> tuple[Statement, ...]:
-        """Statement of `PrivateSteps.unproven` if mini-sets are single examples; otherwise empty."""
-        return super().unproven if self.single else ()
 
     def init(self) -> State:
         """Initial parameters, and running averages of statistics if the settings ask for them."""

@@ -25,7 +25,7 @@ from dprepro.pipeline.results.schema import GUESS, Record, Scores
 SIGNS = {
     "reproduced": "■", "higher": "▲", "lower": "▼", "uncertain": "◆", "not run": "□",
     "same direction": "■", "opposite": "✕", "none in either": "○", "only in one": "◐", "confounded": "◇",
-    "proven": "■", "exceeded": "▲", "not proven": "◇", "no claim": "–",
+    "proven": "■", "exceeded": "✕", "not proven": "◇", "no claim": "–",
     "supported": "■", "contradicted": "✕", "mixed": "◐", "not tested": "□",
 }  # fmt: skip
 VALUES = ("reproduced", "higher", "lower", "uncertain", "not run")
@@ -91,6 +91,19 @@ class Cell:
     at_least: str
 
     @property
+    def half(self) -> str:
+        """Half the 95 % interval of the difference, after it; '' if nothing is trained or compared."""
+        shown = self.difference and self.trained
+        return f" ± {half(self.line['difference_half_width'], self.table.decimals)}" if shown else ""
+
+    @property
+    def mark(self) -> str:
+        """What stands beside the value: the status' sign, or why a result isn't compared."""
+        if self.ran and self.status == "not run":
+            return "" if self.note in STAND_INS.values() else f"({self.note})"
+        return self.sign
+
+    @property
     def claims(self) -> bool:
         """Whether an epsilon is claimed."""
         return self.privacy not in ("", "no claim")
@@ -108,11 +121,7 @@ class Cell:
     @property
     def place(self) -> str:
         """The paper's table, short: ``Davody T5``."""
-        words = {"Table ": "T", "Figure ": "F", "Figures ": "F", "Section ": "§", " and ": "+"}
-        name = self.table.name
-        for word, letter in words.items():
-            name = name.replace(word, letter)
-        return f"{self.paper.split()[0]} {name}"
+        return f"{self.paper.split()[0]} {_short(self.table)}"
 
     @property
     def name(self) -> str:
@@ -127,6 +136,14 @@ class Cell:
         epsilon = f"ε ≤ {self.at_most} {self.privacy}" if self.privacy == "proven" else self.privacy
         parts = (self.status, n, self.share, self.note, epsilon if self.claims else "")
         return ", ".join(filter(None, parts))
+
+
+def _short(table: Table) -> str:
+    name = table.name
+    words = {"Table ": "T", "Figure ": "F", "Figures ": "F", "Section ": "§", " and ": "+", " (": "", ")": ""}
+    for word, letter in words.items():
+        name = name.replace(word, letter)
+    return name
 
 
 def cell(line: Columns, sources: Sources) -> Cell:
@@ -221,6 +238,11 @@ class Grid:
         return self.cells + [cell for _, _, cells in self.others for cell in cells if cell]
 
     @property
+    def short(self) -> str:
+        """Short name: ``T5``."""
+        return _short(self.table)
+
+    @property
     def ran(self) -> bool:
         """Whether anything ran."""
         return any(cell.ran for cell in self.cells) or bool(self.others)
@@ -239,16 +261,31 @@ class Grid:
     @property
     def why(self) -> list[Why]:
         """Values that differ, with the explanation."""
-        by_text: dict[str, list[str]] = {}
+        by_reason: dict[tuple[str, str], dict[str, list[str]]] = {}
         for label, cells in self.lines:
             for cell in cells:
                 if cell and cell.status in ("higher", "lower"):
-                    text = _text(cell.line["explanation"]) or "Unexplained."
-                    handicap = f" ({cell.note})" if cell.note else ""
-                    by_text.setdefault(text, []).append(
-                        f"{label}, {cell.level}: {cell.sign} {cell.difference}{handicap}"
-                    )
-        return [Why("; ".join(cells), text) for text, cells in by_text.items()]
+                    reason = _text(cell.line["explanation"]) or "Unexplained.", cell.note
+                    of_line = by_reason.setdefault(reason, {}).setdefault(label, [])
+                    of_line.append(f"{cell.level}: {cell.sign} {cell.difference}")
+        return [
+            Why(
+                "; ".join(f"{label}, {', '.join(levels)}" for label, levels in found.items())
+                + (f" (h: {handicap})" if handicap else ""),
+                text,
+            )
+            for (text, handicap), found in by_reason.items()
+        ]
+
+    @property
+    def rows(self) -> dict[str, dict[str, list[str]]]:
+        """Levels by row that ran, by label of the line."""
+        found: dict[str, dict[str, list[str]]] = {}
+        for label, cells in self.lines:
+            for cell in cells:
+                if cell and cell.ran and cell.key:
+                    found.setdefault(label, {}).setdefault(cell.key, []).append(cell.line["level"])
+        return found
 
     @property
     def unproven(self) -> dict[str, str]:
@@ -278,10 +315,12 @@ class Grid:
 
     @property
     def rebuild(self) -> str | None:
-        """Command that trains a cell again."""
-        judged = [cell for cell in self.cells if cell.judged and cell.line["epochs"]]
-        cell = min(judged, key=lambda cell: not cell.claims, default=None)
-        return f"dprepro rerun {cell.key} --level {cell.line['level']} --seeds 1" if cell else None
+        """Command that trains or computes a cell again."""
+        judged = [cell for cell in self.cells if cell.judged]
+        cell = min(judged, key=lambda cell: (not cell.trained, not cell.claims), default=None)
+        if not cell or cell.trained:
+            return f"dprepro rerun {cell.key} --level {cell.line['level']} --seeds 1" if cell else None
+        return f"dprepro account {cell.key}"
 
 
 @dataclass(frozen=True)
@@ -303,7 +342,7 @@ class PaperView:
 
     @cached_property
     def grids(self) -> list[Grid]:
-        """Tables with declared rows or printed values: the main one first, then those that ran."""
+        """Tables with declared rows or printed values: the main one first, rows of our own last."""
         own = self.report.table[self.report.table["paper"] == self.key]
         keys = [*self.paper.tables, *sorted(set(own["table"]) - set(self.paper.tables))]
         there = set(own["table"])
@@ -311,7 +350,7 @@ class PaperView:
         main = next(
             (head.of.partition("/")[0] for head in self.paper.headlines if head.of), next(iter(keys), "")
         )
-        return sorted(grids, key=lambda grid: (grid.key != main, not grid.prints, not grid.ran))
+        return sorted(grids, key=lambda grid: (grid.key != main, not grid.prints))
 
     @cached_property
     def claims(self) -> list[ClaimResult]:
@@ -395,10 +434,8 @@ def _headline(headline: Headline, view: PaperView) -> HeadlineResult | None:
     if not any(all(_declared(place, view) for place in (part.left, part.right)) for part in result.parts):
         return None
     cells = list(_claim_cells(result, view))
-    ran = any(part.verdict != "not run" for part in result.parts)
-    ours = f"{result.holding} of {len(result.parts)} hold" if ran else ""
-    status, href = "" if ran else "not run", f"{page}#claim-{result.claim.key}"
-    judged = ours, status, SIGNS.get(status, ""), _worst(cells)
+    status, href = "" if result.tally else "not run", f"{page}#claim-{result.claim.key}"
+    judged = result.tally, status, SIGNS.get(status, ""), _worst(cells)
     return HeadlineResult(headline.says, "yes", *judged, _remark(cells), href)
 
 

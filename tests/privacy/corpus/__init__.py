@@ -4,6 +4,7 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -62,15 +63,24 @@ def batch(kind: str, size: int) -> tuple[Tensor, Tensor]:
     return inputs, labels
 
 
-def alone(net: nn.Module, inputs: Tensor, labels: Tensor, clip: float) -> tuple[Tensor, dict[str, Tensor]]:
+def alone(
+    net: nn.Module,
+    inputs: Tensor | dict[str, Tensor],
+    labels: Tensor,
+    clip: float,
+    loss: Callable[[Any, Tensor], Tensor] = F.cross_entropy,
+) -> tuple[Tensor, dict[str, Tensor]]:
     """Norms and clipped sum of the gradients of each example, by a copy of ``net`` that has seen nothing."""
     named = {name: value for name, value in net.named_parameters() if value.requires_grad}
     sums, norms = {name: torch.zeros_like(value) for name, value in named.items()}, []
-    for example, label in zip(inputs, labels, strict=True):
-        fresh = copy.deepcopy(net)
+    for place in range(len(labels)):
+        row, fresh = slice(place, place + 1), copy.deepcopy(net)
         leaves = [value for value in fresh.parameters() if value.requires_grad]
-        loss = F.cross_entropy(fresh(example[None].clone()), label[None])
-        gradients = torch.autograd.grad(loss, leaves, materialize_grads=True)
+        if isinstance(inputs, dict):
+            outputs = fresh(**{name: value[row].clone() for name, value in inputs.items()})
+        else:
+            outputs = fresh(inputs[row].clone())
+        gradients = torch.autograd.grad(loss(outputs, labels[row]), leaves, materialize_grads=True)
         norms.append(torch.cat([gradient.flatten() for gradient in gradients]).norm())
         for name, gradient in zip(named, gradients, strict=True):
             sums[name] += gradient * torch.clamp(clip / norms[-1], max=1)

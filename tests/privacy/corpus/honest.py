@@ -14,9 +14,31 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils.checkpoint import checkpoint
 
 from tests.privacy.corpus import CLASSES, LENGTH, WIDTH, WORDS, Around, Case, Text
-from tests.privacy.corpus.drawn import Residual, Twice
 
 CACHE: dict[int, Tensor] = {}
+
+
+class Residual(nn.Module):
+    """What goes in is added to what comes out, in place or not."""
+
+    def __init__(self, inner: nn.Module, in_place: bool):
+        super().__init__()
+        self.inner, self.in_place = inner, in_place
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        out = self.inner(inputs)
+        return out.add_(inputs) if self.in_place else out + inputs
+
+
+class Twice(nn.Module):
+    """A layer that is used twice, under two names."""
+
+    def __init__(self, layer: nn.Module):
+        super().__init__()
+        self.here, self.there = layer, layer
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.there(self.here(inputs).tanh())
 
 
 class Of(nn.Module):

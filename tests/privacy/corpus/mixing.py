@@ -219,6 +219,19 @@ def _partial() -> Any:
     return partial(lambda seen, x: (seen.append(x.detach().sum().item()), x * (1 + abs(sum(seen))))[1], [])
 
 
+def _local() -> Any:
+    """An object that counts its calls and can't be pickled."""
+
+    class Counter:
+        calls = 0
+
+        def __call__(self, x: Tensor) -> Tensor:
+            self.calls += 1
+            return x * (1 + self.calls)
+
+    return Counter()
+
+
 class _Backward(Function):
     """Hands its input on, and backwards what `mixed` makes of a gradient."""
 
@@ -332,6 +345,7 @@ MIXING: dict[str, Case] = {
     **{f"state: {name}": Case(partial(Keeping, name)) for name in STATES},
     "state: closure": Case(lambda: Around(hidden=_closure())),
     "state: partial": Case(lambda: Around(hidden=_partial())),
+    "state: an object that can't be pickled": Case(lambda: Around(hidden=_local())),
     **{f"backward: {name}": Case(partial(Around, hidden=f)) for name, f in BACKWARD.items()},
     "backward: a layer's hook": Case(with_backward_hook),
     **{f"precision: {name}": Case(partial(Around, hidden=f)) for name, f in PRECISION.items()},

@@ -22,8 +22,6 @@ PLAIN, LAYER = "davody-t5-lenet5", "davody-t5-ln-lenet5"
 PUBLIC, LITERAL = "davody-t5-bn-lenet5", "davody-t5-bn-lenet5-literal-planned"
 MISSING = "davody-t5-gn-lenet5"
 BROKEN = statement("joint_statistics")
-BUDGET = "own budget: 8 epochs"  # of which the paper says nothing
-EXAMPLES = "trained on 55,000 of 60,000 examples"  # the mark that they all have
 REASON = words(BROKEN)
 STARTED = 1_700_000_000.0
 LEVELS: tuple[float | str, ...] = ("inf", 7, 3, 1, 0.5, 0.1, 0.05)
@@ -225,10 +223,3 @@ def put_all(declared: Settings, root: Path, edition: str = "official") -> Settin
     for key in ACCURACY:
         put(record(key, declared, edition), root)
     return declared
-
-
-def altered(record: Record, **update: Any) -> Record:
-    """A record all of whose trainings are as told."""
-    return record.model_copy(
-        update={"trainings": [training.model_copy(update=update) for training in record.trainings]}
-    )

@@ -1,20 +1,23 @@
 """Figure over all papers: test accuracy against proven epsilon, with results of others."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from ruamel.yaml import YAML
 
 from dprepro.errors import UserError
 from dprepro.pipeline.ledgers.sentences import upwards
 from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.params import PAPERS, Settings, papers
-from dprepro.pipeline.reporting.drawing.style import COLOURS, INK, svg
 from dprepro.pipeline.reporting.wording import level_words
 
 NAME = "accuracy-privacy"
@@ -23,6 +26,33 @@ LARGEST = 1e3  # largest epsilon on the axis; points with a larger one are drawn
 EXTERNAL_MARKERS = "s^v<>"
 SETS = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 
+INK, FAINT = "#1c2430", "#8a8f9855"
+# After Okabe and Ito: colour-blind readers can distinguish most, on light and dark backgrounds.
+COLOURS = ("#3b82c4", "#d9822b", "#2a9d78", "#b15fb0", "#c9504d", "#8a8f98")
+INCH = 72  # in points
+
+_STYLE: Any = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 10,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": FAINT,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": FAINT,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+}
+# a link, a space, and its text on hover
+_LINK = re.compile(r'<a xlink:href="(\S+) ([^"]*)" target="_blank">')
 
 # published results of others by data set, at delta 1e-5 and from scratch; points are (epsilon, percent)
 ANCHORS = YAML(typ="safe", pure=True).load(
@@ -34,7 +64,7 @@ ANCHORS = YAML(typ="safe", pure=True).load(
 class ExternalResult:
     """Mean accuracy of another laboratory at its proven epsilon."""
 
-    label: str  # the paper, and the line of its table
+    label: str  # the paper
     dataset: str  # the raw data set
     epsilon: float
     percent: float
@@ -60,9 +90,7 @@ def _summary_results(path: Path) -> list[ExternalResult]:
             key: papers.short(papers.load(key, path.parents[1] / PAPERS)) for key in shown["paper"].unique()
         }
         return [
-            ExternalResult(
-                f"{names[line.paper]}, {line.label}, run here", line.dataset, line.epsilon_upper, line.ours
-            )
+            ExternalResult(f"{names[line.paper]}, run here", line.dataset, line.epsilon_upper, line.ours)
             for line in shown.itertuples()
         ]
     except (OSError, AttributeError, KeyError, ValueError) as problem:
@@ -88,20 +116,22 @@ def draw(table: pd.DataFrame, external: Sequence[ExternalResult] = ()) -> str | 
         return None
 
     def plot(figure: Figure) -> None:
-        grid = figure.subplots(1, len(shown), squeeze=False)[0]
+        grid = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
         for axes, (key, points) in zip(grid, shown.items(), strict=True):
             _panel(axes, SETS[key], points, sorted(lines["method"].unique()))
             _plot_external(axes, key, external)
         handles: dict[str, Any] = {}
         for axes in grid:
             handles |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-        figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=2)
+        grid[0].set_xlabel("proven ε")
+        grid[0].set_ylabel("test accuracy (%)")
+        figure.legend(list(handles.values()), list(handles), loc="outside right center")
 
-    return svg(NAME, (5.0 * len(shown), 4.6), plot)
+    return _svg((4.2 * len(shown) + 2.6, 3.0), plot)
 
 
 def _plot_external(axes: Axes, key: str, external: Sequence[ExternalResult]) -> None:
-    """Plot the results of other laboratories, with a marker for each line of a paper."""
+    """Plot the results of other laboratories, with a marker for each paper."""
     for number, label in enumerate(dict.fromkeys(result.label for result in external)):
         shown = [result for result in external if result.label == label and result.dataset == key]
         if shown:
@@ -114,7 +144,7 @@ def _panel(axes: Axes, name: str, points: pd.DataFrame, methods: Sequence[str]) 
     for number, method in enumerate(methods):
         of_method = points[points["method"] == method]
         if len(of_method):
-            colour, label = COLOURS[number % len(COLOURS)], method_settings()[method].title
+            colour, label = COLOURS[number % len(COLOURS)], method_settings()[method].title.partition(" (")[0]
             links = [
                 f"../rows/{line.row}.html {line.row}, {level_words(line.level)}: {line.ours:.2f} % at a "
                 f"proven ε of {upwards(line.epsilon_upper)}"
@@ -130,5 +160,19 @@ def _panel(axes: Axes, name: str, points: pd.DataFrame, methods: Sequence[str]) 
     axes.set_ylim(0, 101)
     axes.set_xticks([0.1, 1, 10, 100, LARGEST], ["0.1", "1", "10", "100", "≥ 1,000"])
     axes.set_title(name)
-    axes.set_xlabel("ε, proven for the mechanism as run")
-    axes.set_ylabel("test accuracy (%)")
+
+
+def _svg(inches: tuple[float, float], draw: Callable[[Figure], None]) -> str:
+    """SVG text, without a date, of a figure that ``draw`` fills."""
+    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": NAME}):
+        figure = Figure(figsize=inches, layout="constrained", dpi=INCH)
+        draw(figure)
+        # names of rows are no formulas; numbers at axes, which may be formulas, do not exist yet
+        for text in figure.findobj(lambda artist: isinstance(artist, Text) and "$" in artist.get_text()):
+            text.set(parse_math=False)
+        written = StringIO()
+        figure.savefig(written, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        drawn = re.sub(r"\s*<metadata>.*?</metadata>", "", written.getvalue(), flags=re.DOTALL)
+    # the page's colour in a page, black in a file of its own
+    drawn = drawn.replace(INK, "currentColor")
+    return _LINK.sub(r'<a xlink:href="\1"><title>\2</title>', drawn)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from dprepro.pipeline.ledgers.sentences import number
-from dprepro.pipeline.reporting.drawing.style import COLOURS
+from dprepro.pipeline.reporting.accuracy_privacy import COLOURS
 from dprepro.pipeline.reporting.privacy import worst
 from dprepro.pipeline.reporting.wording import level_words
 from dprepro.pipeline.results import records

@@ -1,1 +1,0 @@
-"""Figures over all papers, of tables and of rows, and their common style."""
