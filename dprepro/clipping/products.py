@@ -39,7 +39,7 @@ class Products(TorchFunctionMode):
 
     ``on_use`` gets the name, inputs and outputs (..., C); a result replaces the outputs. Attention runs
     torch's own code. An LSTM runs a step after the other, by the equations of `nn.LSTM`, because torch has
-    no `vmap` of its kernel; the states of a whole text are not one product.
+    no `vmap` of its kernel.
     """
 
     def __init__(self, matrices: Matrices, on_use: OnUse):
