@@ -133,19 +133,8 @@ def row(
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of training runs at each level.")] = 1,
     network: Annotated[
-        str | None, typer.Option(help="Public network of torchvision, for the model `pretrained`.")
-    ] = None,
-    weights: Annotated[
-        str | None, typer.Option(help="File of network weights in this folder: safetensors or state dict.")
-    ] = None,
-    weights_source: Annotated[str | None, typer.Option(help="Source of the weights.")] = None,
-    weights_licence: Annotated[str | None, typer.Option(help="Licence of the weights.")] = None,
-    trained_on: Annotated[
-        str | None, typer.Option(help="Training data of the network; they count as public.")
-    ] = None,
-    network_size: Annotated[
-        int | None,
-        typer.Option(min=16, help="Width and height of scaled images, in pixels.", show_default="224"),
+        Path | None,
+        typer.Option(help="YAML file with the key `network`, as for `new data`, of the model `pretrained`."),
     ] = None,
     rank: Annotated[
         int | None, typer.Option(min=1, help="Rank of low-rank adapters. Without it, all layers are trained.")
@@ -197,14 +186,11 @@ def row(
     about: dict[str, Any] = {"name": model}
     about |= {} if normalization == "none" else {"normalization": normalization}
     about |= {} if rank is None else {"rank": rank}
-    of_network: dict[str, Any] = {
-        **{"architecture": network, "weights": weights, "source": weights_source},
-        **{"licence": weights_licence, "trained_on": trained_on, "size": network_size},
-    }
-    if of_network := {key: value for key, value in of_network.items() if value is not None}:
+    if network is not None:
         from dprepro.pipeline.data.own.describe import with_digest
+        from dprepro.pipeline.data.own.schema import read_schema
 
-        about["network"] = with_digest(of_network)
+        about["network"] = with_digest(read_schema(network).get("network"))
     adding.entry(
         "rows",
         name,

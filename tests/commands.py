@@ -71,8 +71,9 @@ def answer(
         else:
             done = subprocess.run(line, shell=True, cwd=folder, env=environment, stdout=output, stderr=noise)
             status = done.returncode
-        said = [stream.seek(0) or stream.read() for stream in (output, noise)]
-    return status, *said
+        for stream in (output, noise):
+            stream.seek(0)
+        return status, output.read(), noise.read()
 
 
 @cache

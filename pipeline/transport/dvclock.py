@@ -67,10 +67,6 @@ def _is_whole(stage: str, settings: Settings) -> bool:
     return kind == "ledger" or not (_partial(RUNS / key) or not (PREPARED / row.data).exists())
 
 
-def _is_weights(path: str) -> bool:
-    return Path(path).parent == RUNS
-
-
 def _partial(folder: Path) -> bool:
     """Return whether weights of a row's recorded trainings are absent from its folder ``runs/ROW``."""
     run = records.read_run(folder.name)
@@ -172,7 +168,7 @@ class Lock:
                     path.exists(),
                     path.is_relative_to("reports") and signed.md5 not in (None, EMPTY),
                 )
-                if _is_weights(signed.path) and _partial(path):  # each file has a digest in the record
+                if path.parent == RUNS and _partial(path):  # each file has a digest in the record
                     continue
                 if (key and key not in (path.name, path.stem)) or (
                     signed.md5 not in (None, _md5(path)) if present else carried

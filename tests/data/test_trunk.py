@@ -29,10 +29,6 @@ from tests.refusal import refusal_of
 SIZE = 32
 (SCHEMA,) = (block.text for block in blocks("docs/public-network.md") if block.language == "yaml")
 NETWORK = SCHEMA.replace("resnet18.pth", "net.pth").replace("-1k", f"\n  size: {SIZE}")
-WEIGHTS = (
-    "--network resnet18 --weights net.pth --weights-source example.org --weights-licence BSD-3-Clause "
-    f"--trained-on ImageNet --network-size {SIZE}"
-)
 
 
 def network(path: Path) -> PublicNetwork:
@@ -175,7 +171,7 @@ def tuned(lab: Path) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(lab)
         run("new data photos --images ../images --size 24")
-        new = f"--data photos --model pretrained {WEIGHTS} --method dpsgd --epsilon 8 --epochs 2"
+        new = "--data photos --model pretrained --network network.yaml --method dpsgd --epsilon 8 --epochs 1"
         new_row(f"adapted {new} --rank 2")
         new_row(f"whole {new}")
         for row in ("adapted", "whole"):
@@ -225,5 +221,7 @@ def test_a_model_that_can_not_take_the_data_is_refused(lab: Path, monkeypatch: p
     assert line.endswith("model 'lenet5' can't take 512 features; allowed: lenet_300_100, logistic, mlp")
     line = refused("new row wrong --data mine --model pretrained --method dpsgd --epsilon 8")
     assert "network: model 'pretrained' needs one" in line
-    line = refused(f"new row wrong --data mine --model logistic {WEIGHTS} --method dpsgd --epsilon 8")
+    line = refused(
+        "new row wrong --data mine --model logistic --network network.yaml --method dpsgd --epsilon 8"
+    )
     assert "network: model 'logistic' takes none" in line

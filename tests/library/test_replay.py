@@ -21,7 +21,7 @@ import dprepro
 from dprepro.auditing.replay import Violation, _line
 from tests.docs.blocks import blocks
 
-CLIP, NOISE, EXPECTED, BATCH, WIDTH, CLASSES = 1.0, 1.1, 64, 16, 20, 3
+CLIP, NOISE, EXPECTED, BATCH, WIDTH, CLASSES = 1.0, 1.1, 64, 8, 20, 3
 CLAIMS: dict[str, Any] = {"clip": CLIP, "noise_multiplier": NOISE, "expected_batch_size": EXPECTED}
 ADAPTIVE: dict[str, Any] = {
     "target_unclipped_quantile": 0.5,
@@ -378,7 +378,7 @@ def test_a_slow_step_is_compared_on_fewer_examples(monkeypatch: pytest.MonkeyPat
 
     begun = time.process_time()
     with pytest.warns(UserWarning, match="the first 8 of 16 examples are compared"):
-        assert not dprepro.replay(slow, *data(), **CLAIMS).violations
+        assert not dprepro.replay(slow, *data(16), **CLAIMS).violations
     assert time.process_time() - begun < LIMIT
 
 
@@ -651,7 +651,7 @@ def test_parameters_of_the_optimizer_that_the_module_lacks_are_read() -> None:
 @pytest.mark.parametrize(
     ("make", "inputs", "claims", "says"),
     [
-        (by_hand(), data()[0][:4], CLAIMS, "inputs: 4, labels: 16; needed: as many of each, at least 8"),
+        (by_hand(), data()[0][:4], CLAIMS, "inputs: 4, labels: 8; needed: as many of each, at least 8"),
         (by_hand(), data()[0].tolist(), CLAIMS, "inputs: list; needed: a tensor or an array"),
         (by_hand(), data()[0], {}, "clip, expected_batch_size, noise_multiplier: unknown"),
         (by_hand(), data()[0], CLAIMS | {"clip": 0.0}, "clip"),

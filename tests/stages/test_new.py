@@ -142,6 +142,8 @@ def test_rows_that_are_refused(project: Path) -> None:
     assert "--model x, y: [: not known; allowed:" in refused(
         "row", "a", "--data", "mine", "--model", "x, y: [", *epsilon
     )
+    Path("none.yaml").write_text("test: 5")
+    assert "network.weights: missing" in refused(*row("a", *epsilon, "--network", "none.yaml"))
     assert "method 'dpsgd' needs --epsilon" in refused(*row("a", "--method", "dpsgd"))
     assert "method 'dpsgd' has no sigma" in refused(*row("a", "--method", "dpsgd", "--sigma", "1"))
     assert "rows.a.settings.batch: 99 is larger" in refused(

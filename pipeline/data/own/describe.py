@@ -121,13 +121,13 @@ def describe(name: str, kind: str, options: Mapping[str, Any], root: Path = Path
     return declaration, Data(raw=name, train=train, validation=validation, public=public, text=text)
 
 
-def with_digest(network: Mapping[str, Any]) -> dict[str, Any]:
+def with_digest(network: Any) -> dict[str, Any]:
     """Declaration of public weights with the digest of their file.
 
     Raises:
         UserError: the file is not named or can't be read.
     """
-    if "weights" not in network:
+    if not isinstance(network, Mapping) or "weights" not in network:
         raise UserError("network.weights: missing; allowed: a file of network weights in this folder")
     with reading(path := Path(str(network["weights"]))):
         return {**network, "digest": digest_file(path)}
