@@ -52,7 +52,7 @@ class ClipperFactory:
     copies: int
     resets: bool  # whether each call gets a copy of the network's state
     taps: bool  # as in `BookKeeping`
-    measured: Measured | None = None  # as in `BookKeeping`
+    measured: Measured | None = None  # by the first clipper
 
     @property
     def isolation(self) -> Isolation:
