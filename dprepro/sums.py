@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from contextvars import ContextVar
-from functools import partial
+from functools import lru_cache, partial
 from math import ceil
 from typing import Annotated, Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
@@ -96,33 +96,61 @@ def noisy_sum(
             or parameters.
     """
     given, size = _examples(inputs, labels, loss)
-    at_once = at_once or size
-    # number of gradients that float32 may sum; such sums are added in float64
-    in_float32 = None
-    if group is not None:
-        in_float32 = 0
-    elif at_once < size or roundings(size, at_once) > IN_FLOAT32:
-        in_float32 = min(at_once, max(0, IN_FLOAT32 // size - 1))
+    at_once = min(at_once or size, size)
     # a batch of 0 examples has one part
     parts = [None] * max(1, ceil(size / max(1, at_once))) if labels is None else labels.split(at_once)
-    batches = zip(split(given, at_once), parts, strict=True)
     sums = ClippedSum.of(
-        _clipped_sum(network, *batch, clip, loss, False, in_float32) for batch in batches
+        _clipped_sum(network, *batch, clip, loss, False, _parts(size, len(a_tensor(batch[0])), group is None))
+        for batch in zip(split(given, at_once), parts, strict=True)
     ).sums
     if group is not None:
         sums = _joint(sums, group, (clip, noise_multiplier))
     first = next(iter(sums.values()))
     # in float64 for every sample, because another rounding, and so another grid, would betray a sample's size
-    bounds = ClipLimits.whole(first.new_tensor(clip, dtype=torch.float64), len(sums))
-    spending = SampledGaussian(sampling="poisson", noise_multiplier=noise_multiplier, examples=1, batch=1)
+    bounds = _bounds(clip, len(sums), torch.float64, first.device)
     streams = Streams("noisy_sum", False, first.device)
     if repeated := REPEATED.get():
         streams.entropy = repeated.entropy(32)
-    released = GaussianMechanism(spending, 1.0).release(sums, bounds, streams, 0)
+    released = _mechanism(noise_multiplier).release(sums, bounds, streams, 0)
     if group is not None:
         for value in released.values():
             distributed.broadcast(value, distributed.get_global_rank(group, 0), group)
-    return {name: value.to(network.get_parameter(name).dtype) for name, value in released.items()}
+    own = getattr(network, "_orig_mod", network).named_parameters()  # of torch.compile
+    types = {name: value.dtype for name, value in own}
+    return {name: value.to(types[name]) for name, value in released.items()}
+
+
+def _parts(size: int, at_once: int, is_whole: bool) -> Parts | None:
+    """Parts of a pass whose sums float32 may compute, and add up if there is one pass; None: no division.
+
+    Args:
+        size: examples of the whole sample.
+        at_once: examples of the pass.
+        is_whole: whether this process has the whole sample; if not, parts are single examples.
+
+    Returns:
+        The parts.
+    """
+    if not is_whole:
+        return Parts.of(at_once, 1)
+    if at_once == size and roundings(size, size) <= IN_FLOAT32:
+        return None
+    parts = Parts.of(at_once, max(1, IN_FLOAT32 // size - 1))
+    fits = roundings(size, parts.sizes[0], len(parts.sizes)) <= IN_FLOAT32
+    return parts._replace(in_float64=at_once < size or not fits)
+
+
+@lru_cache(maxsize=1)
+def _mechanism(noise_multiplier: float) -> GaussianMechanism:
+    """Mechanism of a step; the steps of a training share one, and with it the scales of the noise."""
+    spending = SampledGaussian(sampling="poisson", noise_multiplier=noise_multiplier, examples=1, batch=1)
+    return GaussianMechanism(spending, 1.0)
+
+
+@lru_cache(maxsize=2)  # of sums, and of noise
+def _bounds(clip: float, tensors: int, dtype: torch.dtype, device: torch.device) -> ClipLimits:
+    """`ClipLimits.whole`, the same object for all steps of a training."""
+    return ClipLimits.whole(torch.tensor(clip, dtype=dtype, device=device), tensors)
 
 
 @checked
@@ -247,13 +275,13 @@ def _clipped_sum(
     clip: float,
     loss: Loss | None,
     reference: bool,
-    in_float32: int | None = None,
+    parts: Parts | None = None,
 ) -> ClippedSum:
-    """`clipped_sum`; ``in_float32``: number of gradients that float32 may sum, before float64; None: all."""
+    """`clipped_sum`; ``parts``: as in `_parts`."""
     network = getattr(network, "_orig_mod", network)  # of torch.compile
     is_compiled = any(hasattr(part, "_orig_mod") or part._compiled_call_impl for part in network.modules())
     with torch.compiler.set_stance("force_eager") if is_compiled else nullcontext():
-        return _sum_of_network(network, inputs, labels, clip, loss, reference, in_float32)
+        return _sum_of_network(network, inputs, labels, clip, loss, reference, parts)
 
 
 def _sum_of_network(
@@ -263,7 +291,7 @@ def _sum_of_network(
     clip: float,
     loss: Loss | None,
     reference: bool,
-    in_float32: int | None,
+    parts: Parts | None,
 ) -> ClippedSum:
     """`_clipped_sum` of a network that runs without compilation."""
     each = [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
@@ -285,9 +313,10 @@ def _sum_of_network(
             f"network: {type(network).__name__} of Opacus, whose hooks store gradients; allowed: "
             "the network before it is wrapped, or its to_standard_module()"
         )
-    if lazy := next((name for name, value in network.named_parameters() if is_lazy(value)), None):
+    parameters = dict(network.named_parameters())
+    if lazy := next((name for name, value in parameters.items() if is_lazy(value)), None):
         raise UserError(f"network: {lazy} has no size yet; allowed: after a first call of the network")
-    tensors = {name: value.detach() for name, value in network.named_parameters() if value.requires_grad}
+    tensors = {name: value.detach() for name, value in parameters.items() if value.requires_grad}
     if not tensors:
         raise UserError("network: no parameter has requires_grad; needed: one")
     for name, value in tensors.items():
@@ -321,15 +350,15 @@ def _sum_of_network(
     if not len(labels):
         zeros = {name: torch.zeros_like(value) for name, value in tensors.items()}
         return ClippedSum(zeros, unit.new_zeros(0, 1), unit.new_zeros(0))
-    bounds = ClipLimits.whole(clip * unit, len(tensors))
+    bounds = _bounds(clip, len(tensors), unit.dtype, unit.device)
     try:
         # the network's own, of which a private input would change others than the tests' inputs do
         own = {**dict(network.named_parameters()), **dict(network.named_buffers())}
         with torch.no_grad(), unchanged(own):
             clipper: Clipper = factory(network, loss)
-            if in_float32 is not None:
-                if isinstance(clipper, BookKeeping) and in_float32 >= LEAST_SUM:
-                    clipper = partial(clipper, parts=Parts.of(len(labels), in_float32))
+            if parts is not None:
+                if isinstance(clipper, BookKeeping) and parts.sizes[0] >= LEAST_SUM:
+                    clipper = partial(clipper, parts=parts)
                 else:
                     bounds = bounds.double()
             return clipper(tensors, inputs, labels, unit.expand(len(labels)), bounds)
@@ -356,8 +385,9 @@ def _labels(labels: Tensor, device: torch.device, outputs: int, dtype: torch.dty
         return labels.to(device, dtype)
     if not torch.can_cast(labels.dtype, torch.int64):
         raise UserError(f"labels: {labels.dtype}; allowed: whole numbers, such as torch.int64")
-    if len(labels) and (labels.min() < 0 or labels.max() >= outputs):
-        raise UserError(f"labels: {int(labels.min())} to {int(labels.max())}; allowed: 0 to {outputs - 1}")
+    least, largest = map(int, labels.aminmax()) if len(labels) else (0, 0)
+    if least < 0 or largest >= outputs:
+        raise UserError(f"labels: {least} to {largest}; allowed: 0 to {outputs - 1}")
     return labels.to(device, torch.int64)
 
 

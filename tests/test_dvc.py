@@ -357,7 +357,7 @@ def kill_after_weights() -> None:
             os.kill(process, signal.SIGKILL)
         raise AssertionError("killed")
 
-    rows.write_weights = write_and_kill  # type: ignore[attr-defined]
+    rows.write_weights = write_and_kill
 
 
 def test_no_command_loses_a_pointer(bare: Checkout, workshop: Path) -> None:

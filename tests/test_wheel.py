@@ -87,7 +87,7 @@ class Installed:
     def type_fast(self, line: str, folder: Path, fails: bool = False) -> str:
         """The same, by forks of one process, which has imported the packages of this environment."""
         if self.forking is None:
-            script = [self.python, "-P", commands.__file__]
+            script = [str(self.python), "-P", str(commands.__file__)]
             self.forking = subprocess.Popen(
                 script, env=self.environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
             )

@@ -8,7 +8,7 @@ network on three random inputs, without data, and compares each example in a bat
 """
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
@@ -52,7 +52,7 @@ class ClipperFactory:
     copies: int
     resets: bool  # whether calls under `vmap` get copies of the network's state, as those of `OneByOne` do
     taps: bool  # as in `BookKeeping`
-    measured: Measured | None = None  # as in `BookKeeping`
+    measured: Measured | None = None  # by the first clipper
 
     @property
     def isolation(self) -> Isolation:

@@ -7,7 +7,8 @@ a normalisation layer (`BatchStatistics`) are among its names.
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import InitVar, dataclass
 from functools import reduce
 from typing import Any, NamedTuple, Protocol
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from dprepro.clipping.functional import (
     Inputs,
@@ -26,10 +28,11 @@ from dprepro.clipping.functional import (
     split,
     wants_channels_last,
 )
-from dprepro.clipping.layer_gradients import Full, Gradients, is_large, of_examples, rule_for
+from dprepro.clipping.layer_gradients import Full, Gradients, is_large, of_examples, products_of, rule_for
 from dprepro.clipping.layers import trained_layers, watch_layers
 from dprepro.clipping.limits import ClipLimits
 from dprepro.clipping.network_state import call, fresh_state
+from dprepro.clipping.products import OPENED, OnUse, Products, bias_of, matrices
 from dprepro.errors import UserError, printable
 
 # Largest size of activations, in floats, for which a pass of several parts may have more examples than usual
@@ -49,6 +52,7 @@ BY_EXAMPLE = {
     *(nn.Sequential, nn.Identity, nn.Flatten, nn.Linear, nn.Conv2d, nn.GroupNorm),
     *(nn.ReLU, nn.Tanh, nn.MaxPool2d),
 }
+HOOKS = tuple(name for name in vars(nn.Module()) if name.endswith("_hooks"))
 # `vmap` runs some operations one example at a time, such as pools of images with channels last, which is
 # correct too
 warnings.filterwarnings("ignore", "There is a performance drop because we have not yet implemented the batch")
@@ -92,10 +96,13 @@ class Parts(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What a call of a network on one example shows."""
+    """What a network's layers, and its call on one example, show."""
 
     shapes: dict[str, list[torch.Size]]  # of the outputs of a trained layer's uses, by the layer's name
-    activations: int  # numbers in all layers' outputs
+    channels_last: bool  # whether images have their channels last in memory
+    examples_per_pass: int  # most examples of a pass, and of a pass of several parts
+    held_examples: int  # most whose per-example gradients stay in a cache
+    cached_examples: int  # most whose activations stay in a cache
 
 
 def loss_of(outputs: Tensor, labels: Tensor, reduction: str = "mean", loss: Loss | None = None) -> Tensor:
@@ -245,7 +252,7 @@ def works_by_example(net: nn.Module) -> bool:
         type(layer) in BY_EXAMPLE
         and getattr(layer.forward, "__module__", "").startswith("torch.nn.modules.")
         and getattr(layer, "start_dim", 1) == 1  # of `nn.Flatten`
-        and not any(hooks for name, hooks in vars(layer).items() if name.endswith("_hooks"))
+        and not any(map(vars(layer).get, HOOKS))
         for layer in net.modules()
     )
 
@@ -329,41 +336,27 @@ class BookKeeping:
     # changes these outputs in place
     taps: bool = False
     loss: Loss | None = None  # as in `PerExample`
-    measured: Measured | None = None  # by an earlier clipper of an equal network; None: on ``example``
+    earlier: InitVar[Measured | None] = None  # by a clipper of an equal network; None: by ``example``
 
-    def __post_init__(self, example: Inputs) -> None:
+    def __post_init__(self, example: Inputs, earlier: Measured | None) -> None:
         """Find the layers' rules.
 
         Raises:
             NotImplementedError: a trainable layer has no rule here, isn't used, or shares a parameter with
                 another; `PerExample` supports every network.
         """
-        net, copies = self.net, self.copies
         self.on_cpu = a_tensor(example).device.type == "cpu"
-        self.by_example = not self.taps and works_by_example(net)
-        self.prefers_channels_last = self.on_cpu and wants_channels_last(net)
-        self.layers = trained_layers(net)
+        self.by_example = not self.taps and works_by_example(self.net)
+        layers = trained_layers(self.net)
+        self.layers = {name: layer for name, layer in layers.items() if type(layer) not in OPENED}
         self.rules = {name: rule_for(layer) for name, layer in self.layers.items()}
-        self.measured = self.measured or self._measure(example)
-        kernels = [layer.weight.numel() for layer in self.layers.values() if isinstance(layer, nn.Conv2d)]
-        self.examples_per_pass = max(FEWEST_EXAMPLES, MOST_FLOATS // max(1, sum(kernels)))
-        self.cached_examples = CACHED_FLOATS // max(1, self.measured.activations)
-        held = [
-            layer.weight.numel()
-            for name, layer in self.layers.items()
-            if isinstance(layer, nn.Linear | nn.Conv2d)
-            and sum(shape.numel() for shape in self.measured.shapes[name])
-            > copies * (layer.out_features if isinstance(layer, nn.Linear) else 0)
-        ]
-        self.held_examples = max(FEWEST_EXAMPLES, HELD_FLOATS // max(1, sum(held)))
-        for name, outputs in self.measured.shapes.items():
-            if not outputs:
-                raise NotImplementedError(f"no fast per-example gradient for layer {name!r}: it isn't used")
+        self.matrices = matrices(layers)
+        self.measured = earlier or self._measure(example)
 
     def _measure(self, example: Inputs) -> Measured:
         """Call the network on ``example`` (1, ...)."""
         net, copies, activations = self.net, self.copies, 0
-        shapes: dict[str, list[torch.Size]] = {name: [] for name in self.layers}
+        shapes: dict[str, list[torch.Size]] = {name: [] for name in (*self.layers, *self.matrices)}
 
         def record(name: str, inputs: Tensor, output: Tensor) -> None:
             shapes[name].append(output.shape)
@@ -373,15 +366,39 @@ class BookKeeping:
             activations += values[-1].numel() if isinstance(values[-1], Tensor) else 0
 
         parts = {name: layer for name, layer in net.named_modules() if not list(layer.children())}
-        with torch.no_grad(), fresh_state(net), watch_layers(self.layers, record), watch_layers(parts, count):
+        with torch.no_grad(), fresh_state(net), self._watched(record), watch_layers(parts, count):
             call(net, {}, of_each(example, lambda value: value.expand(copies, *value.shape[1:])), False)
-        return Measured(shapes, activations)
+        for name, outputs in shapes.items():
+            if not outputs:
+                raise NotImplementedError(f"no fast per-example gradient for layer {name!r}: it isn't used")
+        kernels = [layer.weight.numel() for layer in self.layers.values() if isinstance(layer, nn.Conv2d)]
+        held = [
+            layer.weight.numel()
+            for name, layer in self.layers.items()
+            if isinstance(layer, nn.Linear | nn.Conv2d)
+            and sum(shape.numel() for shape in shapes[name])
+            > copies * (layer.out_features if isinstance(layer, nn.Linear) else 0)
+        ]
+        return Measured(
+            shapes,
+            self.on_cpu and wants_channels_last(net),
+            max(FEWEST_EXAMPLES, MOST_FLOATS // max(1, sum(kernels))),
+            max(FEWEST_EXAMPLES, HELD_FLOATS // max(1, sum(held))),
+            CACHED_FLOATS // max(1, activations),
+        )
+
+    @contextmanager
+    def _watched(self, on_use: OnUse) -> Iterator[None]:
+        """Call ``on_use`` at each use of a layer with a rule, and of a matrix in other layers."""
+        inside = Products(self.matrices, on_use) if self.matrices else nullcontext()
+        with watch_layers(self.layers, on_use), inside:
+            yield
 
     def pass_size(self, usual: int) -> int:
         """Largest number of examples in a pass of several parts; other passes have at most ``usual``."""
         if not self.on_cpu:
             return usual
-        return min(max(usual, self.cached_examples), self.examples_per_pass)
+        return min(max(usual, self.measured.cached_examples), self.measured.examples_per_pass)
 
     def __call__(
         self,
@@ -394,7 +411,9 @@ class BookKeeping:
     ) -> ClippedSum:
         """Clipped sum of one batch, in one pass if it has separate ``parts``; see `Clipper`."""
         separate = parts is not None and parts.separate
-        at_once = min(self.examples_per_pass, self.held_examples) if parts else self.examples_per_pass
+        at_once = self.measured.examples_per_pass
+        if parts:
+            at_once = min(at_once, self.measured.held_examples)
         if separate or not self.on_cpu or len(labels) <= at_once:
             return self._one_pass(tensors, inputs, labels, mask, bounds, parts)
         pieces = math.ceil(len(labels) / at_once)
@@ -429,6 +448,9 @@ class BookKeeping:
             for key, value in layer_gradients.items():
                 if f"{name}.{key}" in tensors:  # fixed tensors are no part of the clipped vector
                     gradients[f"{name}.{key}"] = value
+        for name in self.matrices:
+            of_matrix = products_of(uses.pop(name), gradients_at_outputs.pop(name))
+            gradients[name], gradients[bias_of(name)] = of_matrix
         ordered = {name: gradients.pop(name) for name in tensors}
         return clip_and_sum(ordered, losses, mask, bounds, parts)
 
@@ -437,7 +459,7 @@ class BookKeeping:
         with torch.enable_grad():
             # only gradients at outputs are needed; leaves make outputs part of a graph
             leaves, net_inputs = tensors, inputs
-            if self.prefers_channels_last:
+            if self.measured.channels_last:
                 net_inputs = of_each(inputs, channels_last)
                 # one-channel images have both layouts; under `vmap` their layout comes from the kernels
                 leaves = {
@@ -462,7 +484,6 @@ class BookKeeping:
 
     def _taps(self, tensors: Tensors, count: int) -> Uses:
         """Zeros (B, ...) for each use of a layer, in the shape of its output."""
-        assert self.measured is not None, "set in __post_init__"
         zero = next(iter(tensors.values())).new_zeros(())
         return {
             name: [zero.expand(count, *shape) for shape in shapes]
@@ -473,8 +494,8 @@ class BookKeeping:
         self, tensors: Tensors, inputs: Inputs, labels: Tensor, taps: Uses | None
     ) -> tuple[Tensor, tuple[Tensor, Uses, Uses]]:
         """Sum of the losses; losses (B,), and inputs and outputs of every layer's uses."""
-        uses: Uses = {name: [] for name in self.layers}
-        outputs: Uses = {name: [] for name in self.layers}
+        uses: Uses = {name: [] for name in (*self.layers, *self.matrices)}
+        outputs: Uses = {name: [] for name in uses}
 
         def single(example: Inputs, taps: Uses | None) -> tuple[Tensor, ...]:
             def record(name: str, inputs: Tensor, output: Tensor) -> Tensor | None:
@@ -483,7 +504,7 @@ class BookKeeping:
                 outputs[name].append(output)
                 return tapped
 
-            with watch_layers(self.layers, record):
+            with self._watched(record):
                 logits = call(self.net, tensors, example, self.resets)
             # without names, because `vmap` would search through them
             return logits, *all_uses(uses), *all_uses(outputs)
@@ -493,7 +514,8 @@ class BookKeeping:
         else:
             examples = of_each(inputs, lambda value: value.unflatten(0, (-1, self.copies)))
             in_dims = (0, None if taps is None else 0)
-            logits, *values = vmap(single, in_dims, randomness="different")(examples, taps)
+            with sdpa_kernel(SDPBackend.MATH):  # `vmap` would run any other kernel on an example at a time
+                logits, *values = vmap(single, in_dims, randomness="different")(examples, taps)
             logits = logits.flatten(0, 1)
         of_all = iter(values)
         uses, outputs = (

@@ -163,11 +163,12 @@ def squares(value: Tensor) -> Tensor:
     """
     flat = _flat(value)
     blocks = flat.shape[1] // BLOCK
-    total = torch.linalg.vector_norm(flat[:, blocks * BLOCK :], dim=1).double().square()
-    if blocks:
-        block_values = flat[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK))
-        total = total + torch.linalg.vector_norm(block_values, dim=2).double().square().sum(1)
-    return total.to(value.dtype)
+    total = torch.linalg.vector_norm(flat[:, blocks * BLOCK :], dim=1)
+    if not blocks:
+        return total.square()
+    block_values = flat[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK))
+    of_blocks = torch.linalg.vector_norm(block_values, dim=2).double().square().sum(1)
+    return (total.double().square() + of_blocks).to(value.dtype)
 
 
 def weighted_sum(value: Tensor, factors: Tensor, finite: bool) -> Tensor:
@@ -176,7 +177,8 @@ def weighted_sum(value: Tensor, factors: Tensor, finite: bool) -> Tensor:
     if values.dtype == factors.dtype:
         return (factors[None] @ _flat(values)).reshape(values.shape[1:])
     # some at a time, so that converted values are still in the CPU's cache when they are read
-    pieces = zip(_flat(values).split(CONVERTED_AT_ONCE), factors.split(CONVERTED_AT_ONCE), strict=True)
+    at_once = max(CONVERTED_AT_ONCE, CACHE_FLOATS // 8 // max(1, value[:1].numel()))
+    pieces = zip(_flat(values).split(at_once), factors.split(at_once), strict=True)
     sums = [gradients.to(weights).T @ weights for gradients, weights in pieces]
     return reduce(torch.add, sums).reshape(values.shape[1:])
 
@@ -214,17 +216,19 @@ def _flat_positions(uses: list[Tensor]) -> Tensor:
     return torch.cat(flat, 1) if len(flat) > 1 else flat[0]
 
 
+def products_of(inputs: list[Tensor], output_gradients: list[Tensor]) -> tuple[Gradients, Gradients]:
+    """Gradients of a matrix and a bias, from inputs and gradients at outputs of a product's uses."""
+    right, left = _flat_positions(inputs), _flat_positions(output_gradients)
+    if left.shape[1] == 1:
+        return Outer(left[:, 0], right[:, 0]), Full(left[:, 0])
+    return Full(left.transpose(1, 2) @ right), Full(left.sum(1))
+
+
 def _linear(
     layer: nn.Linear, inputs: list[Tensor], output_gradients: list[Tensor], tensors: Tensors
 ) -> dict[str, Gradients]:
-    right, left = _flat_positions(inputs), _flat_positions(output_gradients)
-    single_place = left.shape[1] == 1
-    gradients: dict[str, Gradients] = {
-        "weight": Outer(left[:, 0], right[:, 0]) if single_place else Full(left.transpose(1, 2) @ right)
-    }
-    if layer.bias is not None:
-        gradients["bias"] = Full(left[:, 0] if single_place else left.sum(1))
-    return gradients
+    weight, bias = products_of(inputs, output_gradients)
+    return {"weight": weight} if layer.bias is None else {"weight": weight, "bias": bias}
 
 
 def _embedding(

@@ -30,7 +30,7 @@ from mpmath.libmp import finf, to_int
 # 2^CELL_BITS cells of a normal number per standard deviation, up to REACH standard deviations on both sides
 CELL_BITS, REACH = 6, 6
 INDEX_BITS = 16  # bits of an index of the table
-# Largest log2 of the integers' scale, for random words of 32 bits, and for exact float64
+# Largest log2 of the integers' scale, for words of 32 bits, random and returned, and for exact float64
 SHORT, LONGEST = 21, 48
 # Heights above a cell are in units: a height of one unit over the whole cell has probability 2^-32
 UNIT_BITS = 32
@@ -76,7 +76,7 @@ def cells() -> Cells:
     table = (lowest * (1 - 1e-12) // ENTRY).astype(np.int64)
     rest = np.ceil((highest * (1 + 1e-12) - table * ENTRY) / TICKET).astype(np.int64)
     tickets = np.repeat(np.arange(len(rest) + 1), [*rest, 1])
-    return Cells(table * ENTRY, rest * TICKET, tickets.astype(np.int16))
+    return Cells(table * ENTRY, rest * TICKET, tickets)
 
 
 @cache
@@ -107,35 +107,34 @@ def table(bits: int) -> NormalTable:
 def rounded_normal(
     generator: np.random.Generator, size: int, bits: int, out: np.ndarray | None = None
 ) -> np.ndarray:
-    """(size,) integers in float64: 2^bits times independent standard normals, rounded to the nearest.
+    """(size,) integers: 2^bits times independent standard normals, rounded to the nearest.
 
     Args:
         generator: generator of random bits.
         size: number of integers.
-        bits: log2 of the scale.
-        out: (size,) float64 array for the integers; None: a new one.
+        bits: log2 of the scale; the integers have 4 bytes up to `SHORT`, 8 above.
+        out: (size,) array for the integers; None: a new one.
 
     Returns:
         The integers.
     """
     numbers, entries, fraction_bits, shift = table(bits)
     signed, unsigned = numbers.dtype, np.dtype(f"u{numbers.itemsize}")
-    noise = np.empty(size) if out is None else out
+    noise = np.empty(size, signed) if out is None else out
     left = [np.empty(0, np.int64)]
-    buffers = np.empty(BLOCK, np.int64), np.empty(BLOCK, signed), np.empty(BLOCK, signed)
+    buffers = np.empty(BLOCK, np.int64), np.empty(BLOCK, signed)
     for start in range(0, size, BLOCK):
-        count = min(BLOCK, size - start)
-        words = generator.integers(2**64, size=-(-count * signed.itemsize // 8), dtype=np.uint64)
-        block = words.view(unsigned)[:count]
-        index, integer, fraction = (buffer[: len(block)] for buffer in buffers)
+        integer = noise[start : start + BLOCK]
+        words = generator.integers(2**64, size=-(-integer.nbytes // 8), dtype=np.uint64)
+        block = words.view(unsigned)[: len(integer)]
+        index, fraction = (buffer[: len(block)] for buffer in buffers)
         np.right_shift(block, unsigned.type(fraction_bits), out=index, casting="same_kind")
         # `wrap` saves a copy of `integer`; no index is out of range
         numbers.take(index, out=integer, mode="wrap")
         np.bitwise_and(block.view(signed), signed.type((1 << fraction_bits) - 1), out=fraction)
         integer += fraction
         integer >>= shift
-        noise[start : start + BLOCK] = integer
-        left.append(np.flatnonzero(index >= entries) + start)
+        left.append(np.flatnonzero(block >= unsigned.type(entries << fraction_bits)) + start)
     places = np.concatenate(left)
     cell, position = _rest(generator, len(places))
     fine = (cell << fraction_bits) + (position >> np.uint64(64 - fraction_bits)).view(np.int64)
@@ -156,13 +155,13 @@ def _rest(generator: np.random.Generator, count: int) -> tuple[np.ndarray, np.nd
     found, missing = [(np.empty(0, np.int64), np.empty(0, np.uint64))], count
     while missing > 0:
         tries = 32 + 7 * missing // 4
-        which = tickets[generator.integers(len(tickets), size=tries)].astype(np.int64)
+        which = tickets.take(generator.integers(len(tickets), size=tries))
         positions, heights = generator.integers(2**64, size=(2, tries), dtype=np.uint64)
         tails = np.flatnonzero(which == len(rest))
         which[tails] = 0
         cell = which - len(rest) // 2
         above = _density((cell + positions * WORD) / 2**CELL_BITS)
-        above -= covered[which] + heights * WORD * rest[which]
+        above -= covered.take(which) + heights * WORD * rest.take(which)
         accepted = above > 0
         for at in np.flatnonzero(np.abs(above) < HEIGHT_ERROR):
             bounds = float(covered[which[at]]), float(rest[which[at]])
@@ -170,9 +169,10 @@ def _rest(generator: np.random.Generator, count: int) -> tuple[np.ndarray, np.nd
         for at in tails:
             cell[at], bound = _tail(generator)
             accepted[at] = _lies_under(generator, int(cell[at]), positions[at], heights[at], 0.0, bound)
-        found.append((cell[accepted], positions[accepted]))
-        missing -= len(found[-1][0])
-    cell, position = (np.concatenate(parts)[:count] for parts in zip(*found, strict=True))
+        places = np.flatnonzero(accepted)[:missing]
+        found.append((cell.take(places), positions.take(places)))
+        missing -= len(places)
+    cell, position = (np.concatenate(parts) for parts in zip(*found, strict=True))
     return cell, position
 
 

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from dprepro.errors import UserError
 from dprepro.fields import Noise
-from dprepro.noise.rounded_noise import rounded_laplace, rounded_normal
+from dprepro.noise.rounded_noise import rounded_laplace, rounded_normal, table
 
 PIECE = 2**19  # secret normal numbers that a thread draws with a key of their own
 BLOCK = 2**15  # Laplace numbers at once, which fit into a core's cache
@@ -135,7 +135,7 @@ class Streams:
         return np.flatnonzero((self._allocation[1] == position).any(1))
 
     def rounded_normal(self, step: int, size: int, bits: int) -> Tensor:
-        """(size,) integers in float64: standard normals times 2^bits, rounded."""
+        """(size,) integers: standard normals times 2^bits, rounded; of 4 bytes if `SHORT` allows."""
         kind = (self.entropy, size, bits)
         noise = self._prefetcher.draw(kind, step, partial(self._rounded_normal, size=size, bits=bits))
         return noise.to(self.device)
@@ -144,7 +144,7 @@ class Streams:
         """`rounded_normal`; all threads draw secret numbers, in pieces with AES keys of their own."""
         if self.reproducible or size <= PIECE:
             return torch.from_numpy(rounded_normal(self._generator("noise", step), size, bits))
-        noise = np.empty(size)
+        noise = np.empty(size, table(bits).numbers.dtype)
 
         def draw(piece: int) -> None:
             place = noise[piece * PIECE : (piece + 1) * PIECE]

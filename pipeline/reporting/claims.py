@@ -36,6 +36,12 @@ class Part:
     below: float | None = None
     reason: str | None = None  # why it isn't judged; what a bound says
     ratio: bool = False  # ``ours`` and ``theirs`` are ratios, not differences
+    lines: tuple[Columns, ...] = ()  # of the table, that decide the part
+
+    @property
+    def confounded(self) -> bool:
+        """Whether it isn't judged although both sides ran, as they differ in a handicap."""
+        return self.verdict == "not run" and self.ours is not None
 
 
 @dataclass(frozen=True)
@@ -55,13 +61,16 @@ class ClaimResult:
 
     @property
     def tally(self) -> str:
-        """How many parts hold: ``5 of 6 hold``, ``0 of 5 hold, 6 not run``; '' if they decide nothing."""
+        """How many parts hold: ``5 of 6 hold, 1 uncertain``, ``0 of 5 hold, 6 confounded``.
+
+        '' if they decide nothing.
+        """
         if not self.parts or self.status == "not tested":
             return ""
-        found = Counter(part.verdict for part in self.parts)
-        idle = found["not run"]
-        text = f"{found['holds']} of {len(self.parts) - idle} hold"
-        return f"{text}, {idle} not run" if idle else text
+        found = Counter("confounded" if part.confounded else part.verdict for part in self.parts)
+        ran = len(self.parts) - found["confounded"] - found["not run"]
+        others = (f", {found[each]} {each}" for each in ("uncertain", "confounded", "not run") if found[each])
+        return f"{found['holds']} of {ran} hold{''.join(others)}"
 
 
 def claims(table: pd.DataFrame, sources: Sources) -> list[ClaimResult]:
@@ -118,7 +127,7 @@ class _Judge:
         ours = measured(line).mean
         less = Mean(ours.value - number, ours.half, ours.n)
         judged = verdict.part(less, test.above, test.below)
-        return Part(left, number, judged, ours, theirs, test.above, test.below)
+        return Part(left, number, judged, ours, theirs, test.above, test.below, lines=(line,))
 
     def _effect(self, test: Effect, left: Place, right: Place) -> Part:
         one, two = self.results.pair(self._cell(left), self._cell(right))
@@ -133,11 +142,13 @@ class _Judge:
         if left[0].partition("/")[0] == right[0].partition("/")[0] and (
             reason := confounded(one, two, ours.value)
         ):
-            return Part(left, right, "not run", ours, theirs, test.above, test.below, reason)
+            given = (ours, theirs, test.above, test.below, f"confounded: {reason}")
+            return Part(left, right, "not run", *given, lines=(one, two))
         judged = verdict.part(ours, test.above, test.below)
         if test.ratio:
             judged, ours = _ratio(one, two, test), computed(one["ours"] / two["ours"] if two["ours"] else inf)
-        return Part(left, right, judged, ours, theirs, test.above, test.below, ratio=test.ratio)
+        claimed = theirs, test.above, test.below
+        return Part(left, right, judged, ours, *claimed, ratio=test.ratio, lines=(one, two))
 
     def _value(self, test: Value, level: str) -> Part:
         place = test.of, level
@@ -148,9 +159,9 @@ class _Judge:
         n, converged = len(line["by_seed"]), line["converged"]
         share = f"{converged:.0f} of {n} seeds converge"
         if 0 < converged < n:
-            return Part(place, None, "uncertain", measured(line).mean, reason=share)
-        holds = (converged == n) is test.converges
-        return Part(place, None, "holds" if holds else "fails", measured(line).mean, reason=share)
+            return Part(place, None, "uncertain", measured(line).mean, reason=share, lines=(line,))
+        judged: verdict.Part = "holds" if (converged == n) is test.converges else "fails"
+        return Part(place, None, judged, measured(line).mean, reason=share, lines=(line,))
 
     def _bound(self, test: Bound, level: str) -> Part:
         place = test.of, level
@@ -162,7 +173,7 @@ class _Judge:
             return self._apart(test.above, place, line, other)
         if test.release is not None:
             return self._release(test.release, place, line)
-        return Part(place, None, BOUNDS[line["privacy"]], reason=line["privacy"])
+        return Part(place, None, BOUNDS[line["privacy"]], reason=line["privacy"], lines=(line,))
 
     def _release(self, quantity: str, place: Place, line: Columns) -> Part:
         record = self.sources.records[line["row"]]

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from dprepro.pipeline.params import Account, Row
-from dprepro.pipeline.params.printed import Printed, PrintedLine, Table
+from dprepro.pipeline.params.printed import Printed, Table
 from dprepro.pipeline.reporting import caveats, verdict
 from dprepro.pipeline.reporting.caveats import Caveat
 from dprepro.pipeline.reporting.intervals import computed, mean
@@ -138,10 +138,13 @@ def _printed_only(primary: Mapping[tuple[str, ...], Columns | None], sources: So
 
 def _judged(line: Columns, most: float, sources: Sources) -> Columns:
     """Columns of the paper's cell, the difference and the status; ``most``: the table's epochs."""
-    table, printed_line = sources.table(line["paper"], line["table"]), _printed_line(line, sources)
-    values = _values(printed_line, line["metric"], table) if printed_line else {}
+    table, metric = sources.table(line["paper"], line["table"]), line["metric"]
+    printed_line = sources.line(line["paper"], line["table"], line["line"])
+    if printed_line is None:
+        return {}
+    values = printed_line.values if metric == table.metric else printed_line.also.get(metric, {})
     printed = values.get(line["level"])
-    if printed is None or printed_line is None:
+    if printed is None:
         return {}
     judged, reason = verdict.Judged("not run"), line["not_judged_reason"]
     if "ours" in line and reason is None:
@@ -149,7 +152,7 @@ def _judged(line: Columns, most: float, sources: Sources) -> Columns:
     reason = reason or _reason(line)
     status: str | None = "not run" if reason else judged.status
     footnote = printed.explanation
-    if line["metric"] == table.metric and line["level"] in printed_line.uncounted:
+    if metric == table.metric and line["level"] in printed_line.uncounted:
         status, footnote = None, f"not counted: {printed_line.uncounted[line['level']]}"
     return {
         "printed": printed,
@@ -163,14 +166,6 @@ def _judged(line: Columns, most: float, sources: Sources) -> Columns:
         "not_judged_reason": reason,
         "explanation": footnote,
     }
-
-
-def _printed_line(line: Columns, sources: Sources) -> PrintedLine | None:
-    return sources.line(line["paper"], line["table"], line["line"])
-
-
-def _values(line: PrintedLine, metric: str, table: Table) -> dict[str, Printed]:
-    return line.values if metric == table.metric else line.also.get(metric, {})
 
 
 def _reason(line: Columns) -> str | None:

@@ -109,7 +109,7 @@ def ways(net: nn.Module, example: Tensor, copies: int = 1) -> list[Clipper]:
     The last of the pieces is smaller, and each is under vmap.
     """
     pieces = BookKeeping(net, example, copies)
-    pieces.examples_per_pass, pieces.by_example = 2, False
+    pieces.measured, pieces.by_example = pieces.measured._replace(examples_per_pass=2), False
     tapped = BookKeeping(net, example, copies, taps=True)
     return [PerExample(net, copies), BookKeeping(net, example, copies), tapped, pieces]
 

@@ -113,7 +113,7 @@ def test_neighbouring_sums_are_no_further_apart_on_the_grid_than_noise_hides(
     mechanism, clip = mechanism_of(multiplier), 0.3
     pair = worst_pair(mechanism, size, clip)
     zero = mechanism.release({"w": torch.zeros(size)}, whole(1, clip), streams("grid"), 0)
-    drawn = streams("grid").rounded_normal(0, size, mechanism.bits(size))
+    drawn = streams("grid").rounded_normal(0, size, mechanism.bits(size)).double()
     spacing = float((zero["w"].double() * drawn).sum() / drawn.square().sum())  # as it was released
     deviation = spacing * 2.0 ** mechanism.bits(size)
     # float32 would hide what is moved: without noise

@@ -48,13 +48,6 @@ def test_a_level_stands_beside_the_best_that_spends_no_more(there: Path) -> None
         )
 
 
-def test_what_has_no_bound_is_never_the_cheaper_one(there: Path) -> None:
-    comparisons = compared(dpsgd.PLAIN, dpsgd.LITERAL, dpsgd.settings())
-    private = [comparison for comparison in comparisons if comparison.level.proven < 99]
-    assert private
-    assert all(comparison.rival is None and comparison.difference is None for comparison in private)
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

@@ -4,8 +4,10 @@ import re
 from pathlib import Path
 from typing import get_args
 
+import pandas as pd
 import pytest
 
+from dprepro.pipeline.ledgers.sentences import upwards
 from dprepro.pipeline.params import load
 from dprepro.pipeline.reporting import report, verdict
 from dprepro.pipeline.reporting.pages.views import SIGNS
@@ -57,6 +59,26 @@ def test_all_pages_have_at_most_18_status_words_and_each_at_most_10(made: dict[s
             text = words(re.sub(r"<(script|style).*?</\1>", "", page, flags=re.DOTALL))
             assert not GONE.search(text), (name, GONE.search(text))
     assert len(every) > 10
+
+
+def test_markdown_pages_have_each_proven_epsilon_and_the_rows_that_claims_compare(
+    made: dict[str, str],
+) -> None:
+    table = pd.read_csv(ROOT / "reports/summary.csv")
+    shown = table[table["is_primary"] & (table["privacy"] == "proven")]
+    missing = [
+        (line.row, line.level)
+        for line in shown.itertuples()
+        if f"{line.level}: ε ≤ {upwards(line.epsilon_upper)}" not in made[f"{line.paper}.md"]
+    ]
+    assert len(shown) > 50
+    assert missing == []
+    page = made["davody2020.md"]
+    assert re.search(
+        r"DPSGD \(LeNet-5\), ε = 7: [^<]*rows \S+-literal-planned and \S+-lenet5-equal-planned", page
+    )
+    assert re.search(r"6 confounded</summary>", page)
+    assert re.search(r"✕ AdLM, ε = 0.25 \(exceeded: ε ≥ 2 ", made["phan2017.md"])
 
 
 def test_every_value_that_differs_has_an_explanation_or_says_unexplained(made: dict[str, str]) -> None:

@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 
 from dprepro.pipeline.params import load
-from dprepro.pipeline.params.papers import Paper
-from dprepro.pipeline.reporting.claims import claims
+from dprepro.pipeline.params.papers import Claim, Paper
+from dprepro.pipeline.reporting.claims import ClaimResult, Part, claims
 from dprepro.pipeline.reporting.effects import effects
+from dprepro.pipeline.reporting.intervals import computed
 from dprepro.pipeline.reporting.sources import Sources, read_sources
 from dprepro.pipeline.reporting.table import CELL, COLUMNS, results, to_csv
 from dprepro.pipeline.results.schema import Record
@@ -167,6 +168,15 @@ def test_a_claim_is_judged_by_effects_values_and_bounds(test: dict[str, Any], st
     made = sources(paper(claims=[claim]))
     (found,) = claims(results(made), made)
     assert found.status == status
+
+
+def test_a_tally_tells_apart_the_parts_that_do_not_hold() -> None:
+    place = (PLAIN, "epsilon=3")
+    ran = [Part(place, 0.0, said, computed(1.0)) for said in ("holds", "fails", "uncertain", "not run")]
+    found = ClaimResult(
+        "p", Claim(key="c", says="so", where="there", untested="made up"), (*ran, Part(place, 0.0, "not run"))
+    )
+    assert found.tally == "1 of 3 hold, 1 uncertain, 1 confounded, 1 not run"
 
 
 def test_a_claim_on_an_epsilon_without_a_bound_is_not_proven() -> None:

@@ -4,26 +4,17 @@ Each page is one file, which loads nothing from elsewhere and is readable withou
 """
 
 import re
-from collections.abc import Callable
 from functools import cache
+from inspect import getmembers, isfunction
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from dprepro.pipeline.ledgers.sentences import composition, counted, data_budget, delta, number, upwards
+import dprepro.pipeline.ledgers.sentences as sentences
+from dprepro.pipeline.reporting import wording
 from dprepro.pipeline.reporting.pages import views
-from dprepro.pipeline.reporting.wording import (
-    attack_words,
-    half,
-    isolation,
-    level_words,
-    settings_words,
-    signed,
-    spelled,
-    words,
-)
 
 
 def render(template: str, **values: Any) -> str:
@@ -45,22 +36,10 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    texts: list[Callable[..., Any]] = [
-        attack_words,
-        composition,
-        counted,
-        data_budget,
-        delta,
-        half,
-        isolation,
-        level_words,
-        number,
-    ]
-    texts += [settings_words, signed, spelled, upwards, words]
-    texts += [views.base_rate, views.guess, views.row_settings, views.uses]
-    environment.filters |= {each.__name__: each for each in texts}
+    for module in (sentences, wording, views):
+        environment.filters |= dict(getmembers(module, isfunction))
     environment.filters["inline"] = lambda svg: Markup(svg[svg.index("<svg") :])
     environment.filters["anchor"] = anchor
     environment.filters["slug"] = lambda status: status.replace(" ", "-")
-    environment.globals |= {"SIGNS": views.SIGNS, "VALUES": views.VALUES}
+    environment.globals |= {"SIGNS": views.SIGNS, "VALUES": views.VALUES, "PARTS": views.PARTS}
     return environment

@@ -28,6 +28,7 @@ SIGNS = {
     "proven": "■", "exceeded": "✕", "not proven": "◇", "no claim": "–",
     "supported": "■", "contradicted": "✕", "mixed": "◐", "not tested": "□",
 }  # fmt: skip
+PARTS = {"holds": "✓", "fails": "✕", "uncertain": "?", "not proven": "◇", "not run": "–"}
 VALUES = ("reproduced", "higher", "lower", "uncertain", "not run")
 BADNESS = ("", "no claim", "proven", "not proven", "exceeded")
 TEXTS = ("row", "status", "handicap", "not_judged_reason", "privacy")
@@ -99,9 +100,23 @@ class Cell:
     @property
     def mark(self) -> str:
         """What stands beside the value: the status' sign, or why a result isn't compared."""
+        if self.uncounted:
+            return "(not counted)"
         if self.ran and self.status == "not run":
             return "" if self.note in STAND_INS.values() else f"({self.note})"
         return self.sign
+
+    @property
+    def uncounted(self) -> bool:
+        """Whether the paper prints it, but it is never judged."""
+        return bool(self.printed and self.line["is_primary"] and not self.status)
+
+    @property
+    def bound(self) -> str:
+        """What is known of the claimed epsilon: ``ε ≤ 2.72``, ``ε ≥ 2 (claimed 0.25)``, ``ε not proven``."""
+        if self.privacy == "exceeded":
+            return f"ε ≥ {self.at_least} (claimed {self.claimed})"
+        return f"ε ≤ {self.at_most}" if self.privacy == "proven" else "ε not proven" if self.claims else ""
 
     @property
     def claims(self) -> bool:
@@ -260,14 +275,15 @@ class Grid:
 
     @property
     def why(self) -> list[Why]:
-        """Values that differ, with the explanation."""
+        """Values that differ or aren't counted, with the explanation."""
         by_reason: dict[tuple[str, str], dict[str, list[str]]] = {}
         for label, cells in self.lines:
             for cell in cells:
-                if cell and cell.status in ("higher", "lower"):
+                if cell and (cell.uncounted or cell.status in ("higher", "lower")):
                     reason = _text(cell.line["explanation"]) or "Unexplained.", cell.note
                     of_line = by_reason.setdefault(reason, {}).setdefault(label, [])
-                    of_line.append(f"{cell.level}: {cell.sign} {cell.difference}")
+                    apart = f": {cell.sign} {cell.difference}" if cell.status else ""
+                    of_line.append(f"{cell.level}{apart}")
         return [
             Why(
                 "; ".join(f"{label}, {', '.join(levels)}" for label, levels in found.items())
@@ -279,12 +295,13 @@ class Grid:
 
     @property
     def rows(self) -> dict[str, dict[str, list[str]]]:
-        """Levels by row that ran, by label of the line."""
+        """Levels with their bounds, by row that ran, by label of the line."""
         found: dict[str, dict[str, list[str]]] = {}
         for label, cells in self.lines:
             for cell in cells:
                 if cell and cell.ran and cell.key:
-                    found.setdefault(label, {}).setdefault(cell.key, []).append(cell.line["level"])
+                    level = ": ".join(filter(None, (cell.line["level"], cell.bound)))
+                    found.setdefault(label, {}).setdefault(cell.key, []).append(level)
         return found
 
     @property
@@ -302,7 +319,8 @@ class Grid:
         kinds = {_text(line["training"]) for line in ran} - {""}
         epochs = {line["epochs"] for line in ran}
         examples = sorted({int(line["examples"]) for line in ran})
-        length = ("up to " if len(epochs) > 1 else "") + number(max(epochs))
+        length = ("up to " if len(epochs) > 1 else "") + f"{number(max(epochs))} epoch"
+        length += "s" if max(epochs) != 1 else ""
         paper = f" of {self.table.examples:,}" if self.table.examples else ""
         data = " to ".join(dict.fromkeys(f"{each:,}" for each in (examples[0], examples[-1])))
         kind = f" ({' or '.join(sorted(kinds))})" if kinds else ""
@@ -310,8 +328,8 @@ class Grid:
             words for words in STAND_INS.values() if words in {line["not_judged_reason"] for line in ran}
         ]
         if instead:
-            return f"our training is on {', '.join(instead)}: {length} epochs, {data} examples"
-        return f"our training{kind}: {length} epochs, {data}{paper} examples"
+            return f"our training is on {', '.join(instead)}: {length}, {data} examples"
+        return f"our training{kind}: {length}, {data}{paper} examples"
 
     @property
     def rebuild(self) -> str | None:
@@ -378,18 +396,21 @@ class PaperView:
         text += f", {level_words(left[1])}"
         if isinstance(right, tuple) and right[1] != left[1]:
             text += f" against {level_words(right[1])}"
-        apart = right is not None and not part.ratio
+        apart = isinstance(right, tuple) and not part.ratio
+        base = 0.0 if isinstance(right, tuple) or right is None else right
         if part.ours is not None:
             wide = f" ± {half(part.ours.half, 2)}" if part.ours.half else ""
             text += f": {signed(part.ours.value, 2) if apart else fixed(part.ours.value, 2)}{wide}"
-        bounds = [f"> {number(part.above)}"] if part.above is not None else []
-        bounds += [f"< {number(part.below)}"] if part.below is not None else []
+        bounds = [f"> {base + part.above:g}"] if part.above is not None else []
+        bounds += [f"< {base + part.below:g}"] if part.below is not None else []
         text += f", claimed {' and '.join(bounds)}" if bounds else ""
         if part.theirs is not None:
             text += f", printed {signed(part.theirs, 2) if apart else number(part.theirs)}"
-        found = self.result(left)
+        found = cell(part.lines[0], self.report.sources) if part.lines else None
         if found and part.ours is not None and found.claims and found.at_most != "none":
             text += f", at ε ≤ {found.at_most}"
+        if not all(line["is_primary"] for line in part.lines):
+            text += f", of the rows {' and '.join(line['row'] for line in part.lines)}"
         why = f": {_remark([found])}" if found and part.reason == found.privacy == "exceeded" else ""
         return text + (f" ({part.reason}{why})" if part.reason else "")
 
@@ -435,7 +456,9 @@ def _headline(headline: Headline, view: PaperView) -> HeadlineResult | None:
         return None
     cells = list(_claim_cells(result, view))
     status, href = "" if result.tally else "not run", f"{page}#claim-{result.claim.key}"
-    judged = result.tally, status, SIGNS.get(status, ""), _worst(cells)
+    reasons = {part.reason or "" for part in result.parts} - {"not run"}
+    ours = result.tally or (reasons.pop() if len(reasons) == 1 else "")
+    judged = ours, status, SIGNS.get(status, ""), _worst(cells)
     return HeadlineResult(headline.says, "yes", *judged, _remark(cells), href)
 
 
