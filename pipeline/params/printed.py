@@ -122,6 +122,15 @@ class Table(Strict):
             raise ValueError(f"argues: no line {', '.join(unknown)}; allowed: {', '.join(keys) or 'none'}")
         return self
 
+    @property
+    def margin_words(self) -> str:
+        """The margin with its unit: '2 points', '1 % of the printed number'; '' without one."""
+        if not self.margin:
+            return ""
+        if self.unit == "percent":
+            return f"{self.margin:g} point{'s' if self.margin != 1 else ''}"
+        return f"{100 * self.margin:g} % of the printed number"
+
     def margin_at(self, printed: Printed) -> float:
         """The margin around a printed value, in the table's unit."""
         if self.unit == "percent" or self.margin is None:

@@ -308,9 +308,8 @@ class RowResults:
         ours = computed(next(iter(values.values()))) if self._trained is None else mean([*values.values()])
         above = self.sources.papers[record.paper].converged_above
         judged = self.table.convergence and metric not in self.table.noises
-        failed = [
-            values[each.seed] for each in trainings if each.seed in values and not has_converged(each, above)
-        ]
+        diverged = [each.seed for each in trainings if not has_converged(each, above)]
+        failed = [values[seed] for seed in diverged if seed in values]
         digest, seeds = self._plan
         plans = {record.origins[training.origin].plan for training in trainings}
         unfinished = digest is not None and plans == {digest} and len(values) < seeds
@@ -332,10 +331,9 @@ class RowResults:
         assert record is not None
         if self._trained is None:
             return {"epochs": None, "batch": None, "examples": None}
+        candidates = search.candidates if search else []
         # a candidate has only the values of the grid
-        tried = (
-            [{}, *(each.settings for each in search.candidates if each.level == level)] if search else [{}]
-        )
+        tried = [{}, *(each.settings for each in candidates if each.level == level)]
         trained = [(training.settings, record.origins[training.origin].examples) for training in trainings]
         every = [(settings | candidate, examples) for candidate in tried for settings, examples in trained]
         return {
@@ -376,6 +374,5 @@ def _epochs(settings: Mapping[str, Any], examples: int) -> float:
     """Epochs of a training, by `epochs` or `steps`; 0 if its settings don't say."""
     if settings.get("epochs") is not None:
         return float(settings["epochs"])
-    if settings.get("steps") and settings.get("batch") and examples:
-        return float(settings["steps"] * settings["batch"] / examples)
-    return 0.0
+    steps, batch = settings.get("steps"), settings.get("batch")
+    return float(steps * batch / examples) if steps and batch and examples else 0.0

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dprepro.errors import Unproven, UserError
+from dprepro.errors import Unproven, UserError, counted
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.files import digest_json, write_json
 from dprepro.pipeline.identity import provenance, versions
@@ -255,7 +255,7 @@ def describe_device(device: torch.device) -> str:
     """Name of the device: 'cuda (NVIDIA H200)', 'cpu (x86_64, 2 threads)'."""
     if device.type == "cuda":
         return f"cuda ({torch.cuda.get_device_name(device)})"
-    return f"cpu ({platform.machine()}, {torch.get_num_threads()} threads)"
+    return f"cpu ({platform.machine()}, {counted(torch.get_num_threads(), 'thread')})"
 
 
 def provenance_of(key: str, settings: Settings, data: Prepared, execution: Execution) -> Provenance:

@@ -22,7 +22,7 @@ class BatchClippingSettings(EpochSettings):
     # `batch_bn` uses a mini-set's own statistics in training; at test time, see the setting `statistics`
     normalizations: ClassVar[tuple[str, ...]] = ("none", "layer", "group", "batch_bn")
     axis: ClassVar[str] = "sigma"
-    title: ClassVar[str] = "batch clipping (Nguyen et al.)"
+    title: ClassVar[str] = "batch or individual clipping (Nguyen et al.)"
     retired: ClassVar[dict[str, Any]] = {
         **{"layers": "tensor", "groups": None, "layer_noise": "equal", "norms": "example"},
         **{"public_examples": None, "momentum": 0.0, "local_steps": 1, "sparsify": None},

@@ -318,15 +318,14 @@ class Grid:
             return ""
         kinds = {_text(line["training"]) for line in ran} - {""}
         epochs = {line["epochs"] for line in ran}
-        examples = sorted({int(line["examples"]) for line in ran})
+        examples = {int(line["examples"]) for line in ran}
         length = ("up to " if len(epochs) > 1 else "") + f"{number(max(epochs))} epoch"
         length += "s" if max(epochs) != 1 else ""
         paper = f" of {self.table.examples:,}" if self.table.examples else ""
-        data = " to ".join(dict.fromkeys(f"{each:,}" for each in (examples[0], examples[-1])))
+        data = " to ".join(dict.fromkeys(f"{each:,}" for each in (min(examples), max(examples))))
         kind = f" ({' or '.join(sorted(kinds))})" if kinds else ""
-        instead = [
-            words for words in STAND_INS.values() if words in {line["not_judged_reason"] for line in ran}
-        ]
+        reasons = {line["not_judged_reason"] for line in ran}
+        instead = [words for words in STAND_INS.values() if words in reasons]
         if instead:
             return f"our training is on {', '.join(instead)}: {length}, {data} examples"
         return f"our training{kind}: {length}, {data}{paper} examples"
@@ -365,10 +364,8 @@ class PaperView:
         keys = [*self.paper.tables, *sorted(set(own["table"]) - set(self.paper.tables))]
         there = set(own["table"])
         grids = [_grid(own[own["table"] == key], self, key) for key in keys if key in there]
-        main = next(
-            (head.of.partition("/")[0] for head in self.paper.headlines if head.of), next(iter(keys), "")
-        )
-        return sorted(grids, key=lambda grid: (grid.key != main, not grid.prints))
+        first = [head.of.partition("/")[0] for head in self.paper.headlines if head.of] or keys
+        return sorted(grids, key=lambda grid: (grid.key != first[0], not grid.prints))
 
     @cached_property
     def claims(self) -> list[ClaimResult]:
@@ -384,8 +381,7 @@ class PaperView:
     @property
     def headlines(self) -> list["HeadlineResult"]:
         """What the first page says of the paper: headlines for which this project declares rows."""
-        found = (_headline(headline, self) for headline in self.paper.headlines)
-        return [headline for headline in found if headline]
+        return list(filter(None, (_headline(headline, self) for headline in self.paper.headlines)))
 
     def part_words(self, part: Part) -> str:
         """Part of a claim: what is compared, ours, the paper's and what is claimed."""
@@ -547,15 +543,14 @@ def _text(value: Any) -> str:
 
 def row_settings(record: Record) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """Settings that all levels share, and further settings by level; unset ones are left out."""
-    settings = {training.level: training.settings for training in record.trainings}
-    first, *others = settings.values()
-    common = {
-        name: value
-        for name, value in first.items()
-        if value is not None and all(level.get(name) == value for level in others)
+    settings = {
+        training.level: {name: value for name, value in training.settings.items() if value is not None}
+        for training in record.trainings
     }
+    first, *others = settings.values()
+    common = {name: value for name, value in first.items() if all(each.get(name) == value for each in others)}
     special = {
-        level: {name: value for name, value in each.items() if name not in common and value is not None}
+        level: {name: value for name, value in each.items() if name not in common}
         for level, each in settings.items()
     }
     return common, {level: further for level, further in special.items() if further}
