@@ -133,7 +133,8 @@ def _left(settings: "Settings") -> str | None:
     known = [each for each in times if each is not None]
     time = f"about {timedelta(seconds=round(sum(known)))} by the records of {counted(len(known), 'row')}"
     unknown = f", not known for {new}" if (new := len(times) - len(known)) else ""
+    what = f"weights of {counted(count, 'training')} of {counted(len(times), 'row')}"
     return (
-        f"weights of {counted(count, 'training')} of {counted(len(times), 'row')} are not here. `dvc repro` of "
-        f"everything trains them: {time}{unknown}; `dvc repro evaluate@ROW` those of one row, `dvc repro --allow-missing` none"
+        f"{what} are not here. `dvc repro` of everything trains them: {time}{unknown}; "
+        "`dvc repro evaluate@ROW` those of one row, `dvc repro --allow-missing` none"
     )
