@@ -78,6 +78,7 @@ CLIPPERS: dict[str, type] = {
     "weight norm": PerExample,
     "spectral norm": PerExample,
     "branching": OneByOne,
+    "state that has one value": OneByOne,
     "state of some inputs": OneByOne,
     "starting at zero": BookKeeping,
     "hidden: single precision": BookKeeping,
