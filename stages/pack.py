@@ -20,11 +20,12 @@ def pack(
     ] = False,
 ) -> None:
     """Write records, training curves and models of rows into one file, for `dprepro adopt` elsewhere."""
+    from dprepro.errors import counted
     from dprepro.pipeline.params import load
     from dprepro.pipeline.transport.archive import pack as run
 
     settings = load()
     run(settings, rows, output, weights=not without_weights)
-    print(f"{output}: {len(set(rows))} rows, {output.stat().st_size / 1e6:.1f} MB")
+    print(f"{output}: {counted(len(set(rows)), 'row')}, {output.stat().st_size / 1e6:.1f} MB")
     if any(settings.split(settings.row(row).data).raw in settings.own for row in rows):
         print("It has exact curves and digests of your own data, which no epsilon covers: keep it inside.")

@@ -33,7 +33,7 @@ def predict(
     scores are printed; a folder of images for each class has labels. Git ignores the classified files
     and the file of --out.
     """
-    from dprepro.errors import UserError, printable
+    from dprepro.errors import UserError, counted, printable
     from dprepro.pipeline import params
     from dprepro.pipeline.data.own.private import ignore_inputs, ignore_output
     from dprepro.pipeline.export.folder import folder_predictor
@@ -56,7 +56,7 @@ def predict(
         print("\n".join(map(printable, content.getvalue().splitlines())))
     else:
         write_bytes(out, os.fsencode(content.getvalue()))
-        print(f"{out}: {len(lines)} predictions")
+        print(f"{out}: {counted(len(lines), 'prediction')}")
     for line in _scored(found, predictor.architecture.classes):
         print(line, file=sys.stderr if out is None else sys.stdout)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dprepro.errors import UserError
+from dprepro.errors import UserError, counted
 
 if TYPE_CHECKING:
     from dprepro.pipeline.data.prepared import Prepared
@@ -131,9 +131,10 @@ def _left(settings: "Settings") -> str | None:
     if not count:
         return None
     known = [each for each in times if each is not None]
-    time = f"about {timedelta(seconds=round(sum(known)))} by the records of {len(known)} rows"
+    time = f"about {timedelta(seconds=round(sum(known)))} by the records of {counted(len(known), 'row')}"
     unknown = f", not known for {new}" if (new := len(times) - len(known)) else ""
+    what = f"weights of {counted(count, 'training')} of {counted(len(times), 'row')}"
     return (
-        f"weights of {count} trainings of {len(times)} rows are not here. `dvc repro` of everything trains "
-        f"them: {time}{unknown}; `dvc repro evaluate@ROW` those of one row, `dvc repro --allow-missing` none"
+        f"{what} are not here. `dvc repro` of everything trains them: {time}{unknown}; "
+        "`dvc repro evaluate@ROW` those of one row, `dvc repro --allow-missing` none"
     )

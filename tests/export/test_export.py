@@ -174,6 +174,9 @@ def test_a_folder_of_images_is_classified_and_its_classes_are_labels(here: Path,
     said = run(f"predict out/{IMAGES} {tmp_path}/new --out {tmp_path}/found.csv")
     assert "3 predictions" in said
     assert "of 2 inputs whose class is in their file" in said
+    assert "found.csv: 1 prediction\n" in run(
+        f"predict out/{IMAGES} {tmp_path}/new/1/c.png --out {tmp_path}/found.csv"
+    )
 
 
 def test_folders_are_classified_as_new_data_takes_them(here: Path, tmp_path: Path) -> None:
