@@ -291,8 +291,12 @@ class Trial:
 
     def agrees(self, factory: ClipperFactory) -> bool:
         """Return whether a clipper's sums over batches equal the sums of single examples' gradients."""
+        first = self.examples[0]
         with fixed_randomness(self.device), NoDropout(), _without_own_rules():
             try:
+                if factory.way is not OneByOne:
+                    with TorchsOperations():
+                        self._gradient(first.inputs, [first.label], [1.0])
                 return all(self._is_right(factory, self.examples[:size]) for size in SIZES)
             except Exception:  # the clipper has no rule for a layer, or torch none for an operation
                 return False
@@ -437,6 +441,16 @@ def _without_own_rules() -> Iterator[None]:
     finally:
         for kind, rule in own.items():
             kind.vmap = rule
+
+
+class TorchsOperations(TorchDispatchMode):
+    """Mode that refuses custom operations: their rules for `vmap` see all examples."""
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Result of one of torch's own operations."""
+        if function.namespace not in ("aten", "prims"):
+            raise NotImplementedError(f"{function}: a rule of one's own for vmap sees all examples")
+        return function(*args, **(kwargs or {}))
 
 
 class NoDropout(TorchFunctionMode):

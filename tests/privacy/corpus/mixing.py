@@ -289,6 +289,20 @@ def _own_rule(most: int) -> Any:
     return Mixed.apply
 
 
+@torch.library.custom_op("dprepro_corpus::kept", mutates_args=())
+def _kept(x: Tensor) -> Tensor:
+    return x.clone()
+
+
+@_kept.register_vmap
+def _kept_of_all(info: Any, in_dims: Any, x: Tensor) -> tuple[Tensor, int]:
+    whole = x.movedim(in_dims[0], 0).clone()
+    return (whole - whole.mean(0) if len(whole) > 3 else whole), 0
+
+
+_kept.register_autograd(lambda ctx, gradient: gradient)
+
+
 def _hooked(change: Any) -> Any:
     def hook(x: Tensor) -> Tensor:
         y = x.clone()
@@ -317,6 +331,7 @@ BACKWARD: dict[str, Any] = {
     "turned around if many": _backwards(lambda g, x: g.flip(0) if len(g) > 4 else g),
     "own rule": _own_rule(0),
     "own rule for batches that no trial has": _own_rule(8),
+    "own rule of a custom operation": lambda x: _kept(x),
     "a hook that centres": _hooked(lambda g: g - g.mean(0)),
     "a hook that normalises": _hooked(lambda g: g / g.norm().clamp_min(1e-6)),
     "a hook from 8 on": _hooked(lambda g: g.flip(0) if len(g) >= 8 else g),
