@@ -202,7 +202,7 @@ def same_in_pairs(self: Streams, step: int, size: int, bits: int) -> Tensor:
 
 def same_for_all(self: Streams, purpose: str, step: int) -> int:
     """That of a training without a name."""
-    return SEED(SimpleNamespace(entropy=self.entropy, name=""), purpose, step)  # type: ignore[arg-type]
+    return SEED(SimpleNamespace(entropy=self.entropy, name="", reproducible=True), purpose, step)  # type: ignore[arg-type]
 
 
 def quieter(self: Streams, step: int, count: int, scales: np.ndarray, purpose: str) -> Any:

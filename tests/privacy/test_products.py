@@ -75,12 +75,12 @@ def test_clipped_sums_are_those_of_one_backward_pass_an_example(name: str) -> No
     torch.manual_seed(0)
     net, inputs, labels = build().double(), torch.randn(7, LENGTH, WIDTH).double(), torch.arange(7) % CLASSES
     tensors = {key: value.detach() for key, value in net.named_parameters() if value.requires_grad}
-    alone = OneByOne(net, resets=True)(
+    alone = OneByOne(net)(
         tensors, inputs, labels, inputs.new_ones(7), ClipLimits.whole(inputs.new_tensor(1e9), len(tensors))
     )
     clip = float(alone.norms.median())  # some are clipped, others are not
     limits = ClipLimits.whole(inputs.new_tensor(clip), len(tensors))
-    alone = OneByOne(net, resets=True)(tensors, inputs, labels, inputs.new_ones(7), limits)
+    alone = OneByOne(net)(tensors, inputs, labels, inputs.new_ones(7), limits)
     summed = dprepro.clipped_sum(net, inputs, labels, clip)
     torch.testing.assert_close(summed.norms, alone.norms)
     for key, value in alone.sums.items():
