@@ -64,6 +64,13 @@ def data(
     if len(given) != 1:
         raise UserError(f"{', '.join(f'--{kind}' for kind in paths)}; needed: one of them")
     ((kind, path),) = given.items()
+    for option, value, kinds in (
+        ("--label", label, ("texts", "table")),
+        ("--group", group, ("texts", "table")),
+        ("--size", size, ("images",)),
+    ):
+        if value is not None and kind not in kinds:
+            raise UserError(f"{option}: {value}; allowed with {' and '.join(f'--{kind}' for kind in kinds)}")
     adding = Adding()
     adding.refuse(name, "raw")
     public_table = schema if schema is not None and schema.suffix.lower() in FORMATS else None

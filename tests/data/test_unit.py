@@ -162,7 +162,7 @@ def test_epsilon_is_for_a_person_from_the_declaration_to_the_export(lab: Path) -
 @pytest.mark.filterwarnings("ignore:.*left out")
 def test_what_has_no_bound_for_a_person_is_refused(lab: Path) -> None:
     np.savez("x.npz", inputs=np.zeros((60, 8, 8), np.uint8), labels=np.arange(60) % 2)
-    assert "own.x.unit: allowed for tables and texts" in refused("new data x --npz x.npz --group p")
+    assert "--group: p; allowed with --texts and --table" in refused("new data x --npz x.npz --group p")
     assert "--group nobody: ../visits.csv: no column 'nobody'" in refused(
         NEW.replace("patient", "nobody").replace("visits --table", "other --table")
     )

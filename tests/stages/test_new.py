@@ -96,9 +96,12 @@ def test_data_and_a_row_of_them(project: Path) -> None:
         (["data", "mine", "--npz", "a.parquet"], "a.parquet: a table, not as --npz takes it; allowed with"),
         (
             ["data", "mine", "--npz", "mine.npz", "--size", "8"],
-            "own.mine.resize: unknown key",
+            "--size: 8; allowed with --images",
         ),
-        (["data", "mine", "--npz", "mine.npz", "--label", "x"], "own.mine.label: unknown key; allowed: kind"),
+        (
+            ["data", "mine", "--npz", "mine.npz", "--label", "x"],
+            "--label: x; allowed with --texts and --table",
+        ),
         (["data", "mine", "--npz", "same.npz"], "same.npz: examples of one class alone"),
         (["data", "My", "--npz", "mine.npz"], "'My': no key; allowed: small letters and digits"),
         (["data", "mine", "--npz", "none.npz"], "none.npz: missing"),
