@@ -6,11 +6,12 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 from string import Formatter
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from dprepro.errors import UserError
+from dprepro.fields import Isolation
 from dprepro.pipeline.methods.spending import Statement, statement
 from dprepro.pipeline.reporting.wording import WORDS, joined, words
 from dprepro.pipeline.results import records
@@ -96,3 +97,7 @@ def test_several_are_one_sentence_and_none_is_none() -> None:
 def test_an_unknown_key_is_an_error() -> None:
     with pytest.raises(UserError, match="nothing"):
         words(statement("nothing"))
+
+
+def test_every_evidence_of_independent_gradients_has_words() -> None:
+    assert WORDS.isolation.keys() == {*get_args(Isolation), "before_noted"}
