@@ -353,7 +353,7 @@ def _sum_of_network(
     bounds = _bounds(clip, len(tensors), unit.dtype, unit.device)
     try:
         # the network's own, of which a private input would change others than the tests' inputs do
-        own = {**dict(network.named_parameters()), **dict(network.named_buffers())}
+        own = parameters | dict(network.named_buffers())
         with torch.no_grad(), unchanged(own):
             clipper: Clipper = factory(network, loss)
             if parts is not None:

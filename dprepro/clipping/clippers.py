@@ -11,6 +11,7 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -291,15 +292,24 @@ class Trial:
 
     def agrees(self, factory: ClipperFactory) -> bool:
         """Return whether a clipper's sums over batches equal the sums of single examples' gradients."""
-        first = self.examples[0]
+        if factory.way is not OneByOne and self.has_custom_operations:
+            return False
         with fixed_randomness(self.device), NoDropout(), _without_own_rules():
             try:
-                if factory.way is not OneByOne:
-                    with TorchsOperations():
-                        self._gradient(first.inputs, [first.label], [1.0])
                 return all(self._is_right(factory, self.examples[:size]) for size in SIZES)
             except Exception:  # the clipper has no rule for a layer, or torch none for an operation
                 return False
+
+    @cached_property
+    def has_custom_operations(self) -> bool:
+        """Whether the network calls operations other than torch's own."""
+        first = self.examples[0]
+        try:
+            with fixed_randomness(self.device), NoDropout(), TorchsOperations():
+                self._gradient(first.inputs, [first.label], [1.0])
+        except Exception:  # the mode's, or torch has no rule of an operation for modes
+            return True
+        return False
 
     def _example(self, position: int, inputs: Inputs) -> Example:
         """Example of ``inputs`` (K, ...), alone in its batch."""

@@ -23,7 +23,7 @@ from pydantic import (
 
 from dprepro.accountants.laplace import Releases
 from dprepro.accountants.records import AccountantEpsilon, NeighboringRelation, Risk, SampledGaussian
-from dprepro.errors import shown
+from dprepro.errors import counted, shown
 from dprepro.fields import (
     LARGEST,
     Finite,
@@ -91,7 +91,7 @@ def unit_of(group: int | None) -> str:
     """Unit of privacy in words; ``group`` as in `SampledGaussian`."""
     if group is None:
         return EXAMPLE
-    return f"one person with at most {group} training example{'' if group == 1 else 's'}"
+    return f"one person with at most {counted(group, 'training example')}"
 
 
 class Ledger(Strict):
