@@ -43,7 +43,7 @@ from dprepro.pipeline.export.networks import (
 )
 from dprepro.pipeline.export.statement import PrivacyStatement
 from dprepro.pipeline.files import digest, digest_json, replacing_folder, write_bytes
-from dprepro.pipeline.ledgers.data_budget import budget_of
+from dprepro.pipeline.ledgers.data_budget import privacy_budget
 from dprepro.pipeline.limits import RECORD_BYTES, WEIGHTS_BYTES
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
@@ -165,7 +165,7 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
     if trained.settings.get("nominal_examples"):
         counts += " (that of train is a declared number)"
     examples = f"{data.manifest['raw'][raw]['title']}, {counts}"
-    budget = budget_of(row.data, settings)
+    budget = privacy_budget(row.data, settings)
     statement = privacy_statement(record, training, ledgers.versions, examples, digest(weights), budget)
     if (vocabulary := vocabulary_of(data)) is not None:
         parts[VOCABULARY] = vocabulary

@@ -210,7 +210,7 @@ def test_an_input_that_cannot_be_classified_stops_no_other(here: Path, tmp_path:
     assert "b.png" in refused(f"predict out/{IMAGES} {tmp_path}/new")
     (tmp_path / "new.csv").write_text('body,mood\na fine day,good\n"",bad\nan awful night,bad\n')
     for row in (TEXTS, VECTORS):
-        with pytest.warns(Notice, match=r"new\.csv: line 3: no body; this input has no prediction"):
+        with pytest.warns(Notice, match=r"new\.csv: row 3: no body; this input has no prediction"):
             lines = predicted(f"out/{row}", f"{tmp_path}/new.csv")
         assert [line["class"] != "" for line in lines] == [True, False, True]
     with pytest.warns(Notice):
