@@ -141,7 +141,7 @@ def _refuse_longer(path: Path, columns: int) -> None:
 def at(path: Path, row: int) -> str:
     """A file and the row of its example number ``row``, from 0, for messages.
 
-    Rows of a CSV file are counted as in a spreadsheet, with the names as the first row.
+    Rows of a CSV file are counted as in a spreadsheet: the names are the first row, blank lines are none.
     """
     return f"{path}: row {row + (1 if path.suffix.lower() == '.parquet' else 2)}"
 
