@@ -17,7 +17,7 @@ from dprepro.accountants.records import SampledGaussian
 from dprepro.pipeline.data.prepared import PREPARED
 from dprepro.pipeline.data.raw import RAW
 from dprepro.pipeline.files import write_text
-from dprepro.pipeline.reporting.intervals import Mean, SeedValues, contrast
+from dprepro.pipeline.reporting.verdict import Mean, SeedValues, contrast
 from dprepro.pipeline.results.records import read_evaluation, read_run
 
 RECORD, PEERS = Path("reports/benchmarks/peers.json"), Path("reports/benchmarks/peers.md")

@@ -42,9 +42,15 @@ from dprepro.pipeline.export.networks import (
     training_of,
 )
 from dprepro.pipeline.export.statement import PrivacyStatement
-from dprepro.pipeline.files import digest, digest_json, replacing_folder, write_bytes
+from dprepro.pipeline.files import (
+    RECORD_BYTES,
+    WEIGHTS_BYTES,
+    digest,
+    digest_json,
+    replacing_folder,
+    write_bytes,
+)
 from dprepro.pipeline.ledgers.data_budget import budget_of
-from dprepro.pipeline.limits import RECORD_BYTES, WEIGHTS_BYTES
 from dprepro.pipeline.models.reads import recording_reads
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
