@@ -51,7 +51,6 @@ from dprepro.pipeline.files import (
     write_bytes,
 )
 from dprepro.pipeline.ledgers.data_budget import budget_of
-from dprepro.pipeline.models.reads import recording_reads
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Level, Record, Seed, TrainingRecord, TrainingResult
@@ -144,9 +143,7 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
     data = prepared.load(row.data)
     trained = training_of(key, row, data, level, seed)
     record, training = _recorded(key, trained, settings)
-    with recording_reads() as reads:
-        network = trained_network(key, trained, row, data)
-    architecture = architecture_of(trained, row, data, reads)
+    network, architecture = trained_network(key, trained, row, data), architecture_of(trained, row, data)
     tensors, logits = tensors_of(network), probe(architecture, network)
     if not np.isfinite(logits).all():
         raise UserError(f"{key}: {trained.level}, seed {trained.seed}: its outputs are not finite")
