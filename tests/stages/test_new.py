@@ -16,7 +16,6 @@ from dprepro.pipeline.data import prepared
 from dprepro.pipeline.ledgers.declared import declared_guarantee
 from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.params.adding import Adding
-from dprepro.pipeline.params.documents import parse_yaml
 from dprepro.pipeline.params.suggested import batch_for, delta_for
 from tests import laboratory
 from tests.not_none import not_none
@@ -287,31 +286,6 @@ def test_a_level_is_added_behind_the_others(project: Path) -> None:
     assert params.load().rows["first"].resolved[-1].epsilon == math.inf
     run(*row("third", "--method", "tan", "--sigma", "2"))
     assert "differ in 'batch'; allowed: rows of epsilon or sigma" in refused("level", "third", "--sigma", "1")
-
-
-def test_a_level_is_added_to_levels_in_lines_of_their_own(project: Path) -> None:
-    lines = """\
-rows:
-  first:
-    levels:
-      - {epsilon: 3}  # kept
-
-      - epsilon: 2
-        seeds: 5
-    label: x
-  second: {<<: *other}
-"""
-    (project / "params.yaml").write_text("x: &other {levels: [{epsilon: 3}]}\n" + lines)
-    adding = Adding()
-    adding.level("first", {"epsilon": 1.0})
-    assert adding.text.endswith(
-        "        seeds: 5\n      - {epsilon: 1.0}\n    label: x\n  second: {<<: *other}\n"
-    )
-    assert parse_yaml(adding.text, Path("params.yaml"))["rows"]["first"]["levels"][2] == {"epsilon": 1.0}
-    adding.level("second", {"epsilon": 1.0})  # of which it has its own then
-    rows = parse_yaml(adding.text, Path("params.yaml"))["rows"]
-    assert rows["second"]["levels"] == [{"epsilon": 3}, {"epsilon": 1.0}]
-    assert "x: &other {levels: [{epsilon: 3}]}" in adding.text
 
 
 @pytest.mark.parametrize(
