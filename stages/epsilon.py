@@ -64,13 +64,12 @@ def epsilon(
     from rich.console import Console
 
     from dprepro.accountants.bounds import selection_epsilon
-    from dprepro.accountants.records import AccountantEpsilon
+    from dprepro.accountants.records import AccountantEpsilon, up
     from dprepro.accounting import dpsgd_settings, noise_multiplier
     from dprepro.errors import UserError
     from dprepro.pipeline.ledgers.accountants import fast_accountants
     from dprepro.pipeline.ledgers.ledger import make_ledger
     from dprepro.pipeline.ledgers.sentences import delta_remark
-    from dprepro.rounding import up
 
     if (sigma is None) == (for_epsilon is None):
         raise UserError("--sigma or --for-epsilon; needed: one of them")

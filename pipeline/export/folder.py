@@ -42,9 +42,15 @@ from dprepro.pipeline.export.networks import (
     training_of,
 )
 from dprepro.pipeline.export.statement import PrivacyStatement
-from dprepro.pipeline.files import digest, digest_json, replacing_folder, write_bytes
+from dprepro.pipeline.files import (
+    RECORD_BYTES,
+    WEIGHTS_BYTES,
+    digest,
+    digest_json,
+    replacing_folder,
+    write_bytes,
+)
 from dprepro.pipeline.ledgers.data_budget import privacy_budget
-from dprepro.pipeline.limits import RECORD_BYTES, WEIGHTS_BYTES
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Level, Record, Seed, TrainingRecord, TrainingResult

@@ -14,9 +14,9 @@ from dprepro.errors import UserError, shown
 from dprepro.fields import Count, Strict
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.data.prepared import Prepared
+from dprepro.pipeline.files import INPUT_NUMBERS, WEIGHTS_BYTES
 from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.validity import reason_invalid
-from dprepro.pipeline.limits import INPUT_NUMBERS, WEIGHTS_BYTES
 from dprepro.pipeline.methods.base import CPU, Method, Relevances, Task, shares
 from dprepro.pipeline.methods.registry import build_method, build_net
 from dprepro.pipeline.methods.settings import MethodSettings, method_settings

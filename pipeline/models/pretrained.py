@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dprepro.errors import UserError, reading, shown
-from dprepro.pipeline.files import digest
-from dprepro.pipeline.limits import WEIGHTS_BYTES
+from dprepro.pipeline.files import WEIGHTS_BYTES, digest
 from dprepro.pipeline.models.adapters import add_adapters, last_linear
 from dprepro.pipeline.models.model import Model, PublicWeights
 

@@ -16,7 +16,7 @@ from dprepro.fields import KEY
 from dprepro.pipeline.files import write_text
 from dprepro.pipeline.params.documents import flow, parse_yaml
 from dprepro.pipeline.params.reading import parse
-from dprepro.pipeline.params.searched import Choices, with_chosen
+from dprepro.pipeline.params.schema import Choices
 from dprepro.pipeline.params.settings import PARAMS, Settings, pick
 
 WIDTH = 110  # of a line of levels
@@ -199,7 +199,7 @@ def write_chosen(choices: Choices, path: Path = PARAMS) -> list[str]:
     """
     adding = Adding(path)
     rows = parse(adding.content, path, complete=False).rows
-    levels = {key: with_chosen(choices, row) for key, row in rows.items()}
+    levels = {key: row.with_chosen(choices) for key, row in rows.items()}
     if changed := [key for key, row in rows.items() if levels[key] != row.levels]:
         adding.levels(levels)
         adding.checked()

@@ -10,7 +10,6 @@ from dprepro.pipeline import params
 from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.params.adding import write_chosen
 from dprepro.pipeline.params.documents import read_yaml
-from dprepro.pipeline.params.searched import differing
 from dprepro.pipeline.results import records
 from tests.params.good import changed
 
@@ -94,15 +93,15 @@ def test_a_choice_that_is_no_setting_changes_nothing(path: Path) -> None:
 
 
 def test_settings_that_differ_from_the_choice_are_named(path: Path) -> None:
-    assert differing("grid", CHOSEN, params.load(path)) == (
+    assert params.load(path).not_chosen("grid", CHOSEN) == (
         "rows.one: learning_rate is 0.5 at 'epsilon=8', where search 'grid' chose 1.0"
     )
     write_chosen({"grid": CHOSEN}, path)
-    assert differing("grid", CHOSEN, params.load(path)) is None
+    assert params.load(path).not_chosen("grid", CHOSEN) is None
 
 
 def test_the_papers_rows_have_what_their_searches_chose() -> None:
     settings = params.load()
-    found = {each.name: differing(each.name, each.chosen, settings) for each in records.search_records()}
+    found = {each.name: settings.not_chosen(each.name, each.chosen) for each in records.search_records()}
     assert found
     assert not any(found.values()), found
