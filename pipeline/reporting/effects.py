@@ -126,7 +126,7 @@ def _effect(left: Cell, right: Cell, results: Results) -> dict[str, Any]:
     reason = confounded(one, two, ours.value)
     return columns | {
         "difference": ours.value,
-        "half_width": ours.half,
+        "half_width": ours.half_width,
         "status": "confounded" if reason else verdict.effect(ours, theirs, noise, margin),
         "reason": reason,
     }

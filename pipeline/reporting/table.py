@@ -367,7 +367,7 @@ class RowResults:
             **({"not_judged_reason": f"{len(values)} of {seeds} declared seeds"} if unfinished else {}),
             "n": len(values) if self._trained else None,
             "ours": ours.value,
-            "half_width": ours.half,
+            "half_width": ours.half_width,
             "by_seed": values,
             "validation": fmean(each.metrics.get("validation_accuracy", 0.0) for each in trainings),
             "converged": len(values) - len(failed) if judged else len(values),
