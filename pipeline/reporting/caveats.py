@@ -34,7 +34,7 @@ class Caveat:
 SETTINGS_CHANGED = Caveat("settings have changed since this run", incomparable=True)
 
 
-def budget_of(row: Row | Account, table: Table) -> Budget:
+def training_length(row: Row | Account, table: Table) -> Budget:
     """Training budget that a row declares; 'own' instead of 'full' if the paper gives no budget."""
     if not isinstance(row, Row):
         return "full"

@@ -34,7 +34,7 @@ class Results:
         """The two results to compare.
 
         They are the primary ones. If these were trained for different lengths, rows of the same lines that
-        were trained as long as the other line (`Row.budget_of`) replace them.
+        were trained as long as the other line (`Row.trained_as`) replace them.
         """
         one, two = self.primary(left), self.primary(right)
         if one is None or two is None:

@@ -310,7 +310,7 @@ class RowResults:
             "training": self._length,
             "planned": False,
             "shared_start": row is not None and row.data in self.sources.settings.starts,
-            "trained_as": row.budget_of if row else None,
+            "trained_as": row.trained_as if row else None,
             "less_data": self.record.provenance.examples / n
             if self.record and n and any(caveat.fewer_data for caveat in found)
             else None,
@@ -320,7 +320,7 @@ class RowResults:
 
     @property
     def _length(self) -> str | None:
-        budget = caveats.budget_of(self.declared, self.table)
+        budget = caveats.training_length(self.declared, self.table)
         return None if not self._trained or (self.table.own and budget == "full") else TRAINING[budget]
 
     @property
