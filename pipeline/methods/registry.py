@@ -50,10 +50,10 @@ def training_class(method: str) -> type[Method]:
     return trainer
 
 
-def build_net(model: Model, shape: tuple[int, ...], classes: int, tried: bool = True) -> nn.Module:
+def build_net(model: Model, shape: tuple[int, ...], classes: int, tested: bool = True) -> nn.Module:
     """Network of the model's file with fresh weights, for inputs of ``shape`` (`Prepared.input_shape`).
 
-    The network is tested on two made-up inputs; weights, buffers and random state stay unchanged. ``tried``
+    The network is tested on two made-up inputs; weights, buffers and random state stay unchanged. ``tested``
     is False on the device 'meta': a test there would load torch's compiler, which takes seconds.
 
     Raises:
@@ -64,7 +64,7 @@ def build_net(model: Model, shape: tuple[int, ...], classes: int, tried: bool = 
     try:
         with warnings.catch_warnings(action="ignore", category=UserWarning):  # of layers without weights
             net: nn.Module = part.load().build(model, shape, classes)
-        problem = _problem(net, shape, classes) if tried else None
+        problem = _problem(net, shape, classes) if tested else None
     except UserError:
         raise
     except Exception as error:  # the model's code may raise any exception
