@@ -50,7 +50,7 @@ from dprepro.pipeline.files import (
     replacing_folder,
     write_bytes,
 )
-from dprepro.pipeline.ledgers.data_budget import budget_of
+from dprepro.pipeline.ledgers.composition import budget_of
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Level, Record, Seed, TrainingRecord, TrainingResult
