@@ -112,10 +112,11 @@ def train(
         count = f"{len(wanted)} of {len(declared.trainings)} to train"
         print(f"{row}: {count}, {time}, on {describe_device(how.device)}", flush=True)
     with showing(row) as show:
-        done = run_trainings(
+        trained = run_trainings(
             row, loaded, data, how, show, checkpoint_every, workers=side_by_side(workers, how)
         )
-    print(f"{row}: {done.trained} trained, {done.standing} stand, {done.path}")
+    stand = len(declared.trainings) - trained
+    print(f"{row}: {trained} trained, {stand} stand, {records.run_path(row)}")
 
 
 def _left(settings: "Settings") -> str | None:

@@ -256,7 +256,7 @@ def _trained_on(origins: Iterable[Provenance]) -> Iterator[str]:
     return (origin.data["train.inputs"] for origin in origins if "train.inputs" in origin.data)
 
 
-def budget_of(data: str, settings: Settings, root: Path = Path()) -> DataBudget | None:
+def privacy_budget(data: str, settings: Settings, root: Path = Path()) -> DataBudget | None:
     """Budget of the own data set of prepared ``data``; None for public data, or without recorded training."""
     if not (sets := set(_own_sets(settings, data, []))):
         return None

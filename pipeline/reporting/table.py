@@ -330,7 +330,7 @@ class RowResults:
             "training": self._length,
             "planned": False,
             "shared_start": row is not None and row.data in self.sources.settings.starts,
-            "trained_as": row.budget_of if row else None,
+            "trained_as": row.trained_as if row else None,
             "less_data": self.record.provenance.examples / n
             if self.record and n and any(caveat.fewer_data for caveat in found)
             else None,
@@ -340,7 +340,7 @@ class RowResults:
 
     @property
     def _length(self) -> str | None:
-        budget = budget_of(self.declared, self.table)
+        budget = training_length(self.declared, self.table)
         return None if not self._trained or (self.table.own and budget == "full") else TRAINING[budget]
 
     @property
@@ -387,7 +387,7 @@ class RowResults:
             **({"not_judged_reason": f"{len(values)} of {seeds} declared seeds"} if unfinished else {}),
             "n": len(values) if self._trained else None,
             "ours": ours.value,
-            "half_width": ours.half,
+            "half_width": ours.half_width,
             "by_seed": values,
             "validation": fmean(each.metrics.get("validation_accuracy", 0.0) for each in trainings),
             "converged": len(values) - len(failed) if judged else len(values),
@@ -448,7 +448,7 @@ def _epochs(settings: Mapping[str, Any], examples: int) -> float:
     return float(steps * batch / examples) if steps and batch and examples else 0.0
 
 
-def budget_of(row: Row | Account, table: Table) -> Budget:
+def training_length(row: Row | Account, table: Table) -> Budget:
     """Training budget that a row declares; 'own' instead of 'full' if the paper gives no budget."""
     if not isinstance(row, Row):
         return "full"

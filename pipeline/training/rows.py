@@ -12,7 +12,6 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -45,15 +44,6 @@ from dprepro.pipeline.training.not_covered import data_uses
 from dprepro.pipeline.training.side_by_side import train_runs
 
 
-@dataclass(frozen=True)
-class TrainResult:
-    """Result of `train`: the path of the run, and numbers of trainings."""
-
-    path: Path  # reports/trainings/ROW.jsonl
-    trained: int  # new trainings
-    standing: int  # valid trainings of earlier runs, whose weights are here
-
-
 def declared(row: Row) -> list[SeedRun]:
     """All seeds of all levels of a row."""
     return [SeedRun(row.level(settings), seed, settings) for settings, seed in row.trainings]
@@ -75,8 +65,10 @@ def train(
     checkpoint_every: float,
     root: Path = Path(),
     workers: int = 1,
-) -> TrainResult:
+) -> int:
     """Train a row's missing trainings and write their records and weights; an interrupted run continues.
+
+    Returns the number of new trainings.
 
     ``data`` are the row's prepared data; see `Context` for ``show`` and ``checkpoint_every`` (seconds), and
     `train_runs` for ``workers``.
@@ -116,7 +108,7 @@ def train(
                 _write(key, row, None, source, data, {}, root)
             raise
         shutil.rmtree(root / records.CHECKPOINTS / key, ignore_errors=True)
-    return TrainResult(records.run_path(key, root), len(wanted), len(declared(row)) - len(wanted))
+    return len(wanted)
 
 
 def _frozen(trainings: Sequence[SeedRun], row: Row, data: Prepared) -> dict[TrainingKey, tuple[float, ...]]:

@@ -20,9 +20,9 @@ TOLD = SILENT.model_copy(update={"budget": {"epochs": 25}})
 
 def test_where_the_paper_gives_no_budget_ours_is_our_own() -> None:
     row = dpsgd.settings().rows[dpsgd.PLAIN]
-    assert table.budget_of(row, SILENT) == "own"
-    assert table.budget_of(row, TOLD) == "full"
-    assert table.budget_of(row, SILENT.model_copy(update={"own": True})) == "full"
+    assert table.training_length(row, SILENT) == "own"
+    assert table.training_length(row, TOLD) == "full"
+    assert table.training_length(row, SILENT.model_copy(update={"own": True})) == "full"
 
 
 def test_a_planned_row_says_if_no_commit_shows_that_its_plan_came_first(
