@@ -12,7 +12,7 @@ def ledger(
 ) -> None:
     """Compute the privacy ledger of a row: bounds on epsilon for each training run. Needs no weights."""
     from dprepro.pipeline import params
-    from dprepro.pipeline.ledgers.data_budget import privacy_budget
+    from dprepro.pipeline.ledgers.composition import privacy_budget
     from dprepro.pipeline.ledgers.rows import row_ledgers
     from dprepro.pipeline.ledgers.sentences import data_budget
 

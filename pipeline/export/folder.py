@@ -50,7 +50,7 @@ from dprepro.pipeline.files import (
     replacing_folder,
     write_bytes,
 )
-from dprepro.pipeline.ledgers.data_budget import privacy_budget
+from dprepro.pipeline.ledgers.composition import privacy_budget
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Level, Record, Seed, TrainingRecord, TrainingResult

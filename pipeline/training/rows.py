@@ -20,9 +20,9 @@ import torch
 from dprepro.errors import Unproven, UserError, counted
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.files import digest_json, write_json
-from dprepro.pipeline.identity import provenance, validity
 from dprepro.pipeline.identity.frozen import frozen_changed, frozen_here
-from dprepro.pipeline.identity.validity import reason_invalid
+from dprepro.pipeline.identity.provenance import revision, versions
+from dprepro.pipeline.identity.validity import reason_invalid, training_versions
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.params import Row, Settings
@@ -253,18 +253,18 @@ def describe_device(device: torch.device) -> str:
 def provenance_of(key: str, settings: Settings, data: Prepared, execution: Execution) -> Provenance:
     """Provenance of a row's next training."""
     row = settings.row(key)
-    revision, dirty = provenance.revision()
+    commit, dirty = revision()
     return Provenance(
         config=settings.row_digest(key),
         plan=settings.plan_digest(key),
-        made_by=validity.training_versions(row.method, row.model.name),
-        revision=revision,
+        made_by=training_versions(row.method, row.model.name),
+        revision=commit,
         dirty=dirty,
         data=data.digests,
         declared=settings.data_digest(row.data),
         examples=len(data.splits["train"]),
         edition={name: raw["edition"] for name, raw in data.manifest["raw"].items()},
-        versions=provenance.versions(),
+        versions=versions(),
         device=describe_device(execution.device),
         reproducible=row.reproducible,
         command=" ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),

@@ -8,8 +8,7 @@ from dp_accounting.pld import PLDAccountant
 
 from dprepro.accountants.calibration import poisson_gaussian
 from dprepro.accountants.records import SampledGaussian
-from dprepro.pipeline.ledgers.composition import row_composition
-from dprepro.pipeline.ledgers.data_budget import data_budgets, privacy_budget
+from dprepro.pipeline.ledgers.composition import data_budgets, privacy_budget, row_composition
 from dprepro.pipeline.ledgers.rows import entries
 from dprepro.pipeline.ledgers.sentences import data_budget, delta_remark
 from dprepro.pipeline.methods.spending import statement
