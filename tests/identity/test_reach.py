@@ -104,14 +104,11 @@ def test_a_search_that_is_run_again_moves_the_ledgers_of_its_rows_and_the_report
         path.write_text(before)
 
 
-def test_another_plan_is_drawn_and_trains_nothing(copy: Path, moved_in: Callable[[], set[str]]) -> None:
+def test_another_plan_is_drawn_and_trains_nothing(tmp_path: Path) -> None:
     """The report tells what was trained as planned."""
-    edit(
-        copy / "params.yaml",
-        "both are ours: a cosine over 10 epochs",
-        "both are ours: a cosine over 12 epochs",
-    )
-    assert moved_in() == {"report"}
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    edit(tmp_path / "params.yaml", "both are ours: a cosine over 10 epochs", "both are ours: 12 epochs")
+    assert moved(flat(entries.entries(params.load(tmp_path / "params.yaml")))) == {"report"}
 
 
 def test_a_methods_version_moves_its_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:

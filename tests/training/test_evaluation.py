@@ -210,16 +210,3 @@ def test_noise_is_the_median_in_spans_of_the_exact_values() -> None:
     assert measured == pytest.approx({"noise_inputs": 2**0.5 * 2 / 2, "noise_labels": 2**0.5 * 4})
     gaussian = SampledGaussian(sampling="fixed", noise_multiplier=2.0, examples=200, batch=20)
     assert evaluation.noise(gaussian) == evaluation.noise(None) == {}
-
-
-def test_every_training_is_shown_measured_or_not(tiny: Prepared, cpu: Execution, tmp_path: Path) -> None:
-    line = refusal_of(lambda: evaluation.evaluate("row", declared(3), tiny, cpu, tmp_path))
-    assert "not there; run `dprepro train row` first" in line
-    training.train("row", declared(3), tiny, cpu, quiet, 1e9, tmp_path)
-    shown: list[str] = []
-    path = evaluation.evaluate("row", declared(3), tiny, cpu, tmp_path, shown.append)
-    assert shown == [f"epsilon=3/seed={seed}" for seed in range(3)]
-    # nothing is left to measure: all are shown as measured, and the record stays
-    before = path.read_bytes()
-    evaluation.evaluate("row", declared(3), tiny, cpu, tmp_path, shown.append)
-    assert (len(shown), path.read_bytes()) == (6, before)
