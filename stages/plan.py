@@ -15,7 +15,8 @@ def plan(
 ) -> None:
     """List the missing training runs and the reasons.
 
-    Expected times are means of recorded trainings: of the same row, else of the same network and method.
+    Expected times are means of recorded trainings: of the same row, else of an epoch
+    of the same network and method.
     """
     from dprepro.pipeline.identity import plan as planning
     from dprepro.pipeline.params import load

@@ -70,16 +70,24 @@ def _row(settings: Settings, key: str, run: RowTrainings | None, gpu: bool) -> P
 
 
 def _timed(settings: Settings, planned: Planned, runs: Mapping[str, RowTrainings]) -> Planned:
-    """``planned`` with the mean seconds of recorded trainings: of its row, else of its network and method."""
+    """``planned`` with the mean seconds of the row's recorded trainings.
+
+    If there are none: the mean seconds of an epoch of the same network and method, times the row's epochs.
+    """
 
     def kind(key: str) -> tuple[str, str]:
         return settings.rows[key].model.name, settings.rows[key].method
 
-    same = [key for key in runs if kind(key) == kind(planned.row)]
-    similar = [planned.row] if planned.row in runs else same
-    if not similar:
+    def epochs(key: str) -> float:  # 1 of a method without such a setting
+        return mean(getattr(each, "epochs", 1.0) for each, _ in settings.rows[key].trainings)
+
+    if planned.row in runs:
+        seconds = _seconds(runs[planned.row])
+    elif same := [key for key in runs if kind(key) == kind(planned.row)]:
+        seconds = mean(_seconds(runs[key]) / epochs(key) for key in same) * epochs(planned.row)
+    else:
         return planned
-    return replace(planned, seconds=mean(_seconds(runs[key]) for key in similar) * planned.trainings)
+    return replace(planned, seconds=seconds * planned.trainings)
 
 
 def _seconds(run: RowTrainings) -> float:

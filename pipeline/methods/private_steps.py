@@ -165,8 +165,7 @@ class PrivateSteps(Method):
                     sums[name] += value
                 else:
                     sums[name] = value.double() if in_float64 else value
-            # a mini-set is present if any of its examples is
-            present = (mask.reshape(len(mask), -1).amax(1) > 0).to(mask)
+            present = (mask > 0).to(mask)  # the mask of a batch may have class weights
             norms = pass_sum.norms.float()
             if self.class_weights is not None:  # the norms are those before the loss is weighted
                 norms = norms * mask[:, None]
@@ -257,7 +256,7 @@ class PrivateSteps(Method):
     def _batches(
         self, sample: Sample, passes: list[Pass], step: int
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Inputs (L, ...) of each pass of L units; labels and mask, (L,), or (L, S) for mini-sets."""
+        """Inputs (L, ...) of each pass of L units; labels (L,), or (L, S) for mini-sets; mask (L,)."""
         draws = self.augmentation(sample.chosen, step) if self.draws else None
         for piece, *_ in passes:
             chosen = sample.chosen[piece]

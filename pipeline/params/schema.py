@@ -229,8 +229,8 @@ class Row(Line):
 class Preregistration(Strict):
     """Plan of a paper's table, fixed before the training of every row that names the plan (`Row.plan`)."""
 
-    # number of seeds at every level of every row
-    seeds: Annotated[int, Field(ge=5, strict=True)]
+    # number of seeds at every level of every row; a verdict needs three
+    seeds: Annotated[int, Field(ge=3, strict=True)]
     # largest distance from a printed value that counts as agreement, in percentage points of accuracy
     margin: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     budget: Sentence  # where epochs and batch sizes come from

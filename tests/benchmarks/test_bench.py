@@ -1,22 +1,15 @@
 """The benchmark runs every way there is, and says what it measured."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from benchmarks import final_model
 from benchmarks.__main__ import table
 from benchmarks.measuring import Measured, compare
 from benchmarks.networks_in_jax import in_jax
 from benchmarks.steps import CASES, GHOST, JAX, OURS, PLAIN, WAYS, Contender, with_torch_batch_norm
-from dprepro.auditing.canaries import canary_bounds
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -82,14 +75,3 @@ def test_ratios_are_to_plain_sgd_of_the_same_step() -> None:
         "lenet5 | 8 | 1 | ours | 12 | 1.20 | 15 | 1.50 | 60 | 1.20",
         "lenet5 | 8 | 1 | Opacus, ghost clipping | left out: it can't |  |  |  |  | ",
     ]
-
-
-def test_bounds_in_the_record_of_final_models_follow_from_its_scores() -> None:
-    record = json.loads((ROOT / final_model.RECORD).read_text())
-    without, within = (np.array(record[side]) for side in ("without", "within"))
-    assert len(without) + len(within) == record["models"]
-    found = canary_bounds(without, within, True, final_model.ALPHA, record["delta"])
-    assert found == pytest.approx(record["shown"], abs=1e-6)
-    assert max(found.values()) <= record["epsilon_claimed"]
-    assert final_model.as_published(without, within) == pytest.approx(record["as_published"])
-    assert "<svg" in final_model.picture(record)

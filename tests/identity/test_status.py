@@ -42,7 +42,7 @@ def test_each_row_is_in_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert f"1 changed (settings): {dpsgd.LITERAL}" in told
 
 
-def test_expected_times_are_those_of_the_row_or_of_its_network_and_method(
+def test_expected_times_are_those_of_the_row_or_of_an_epoch_of_its_network_and_method(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dpsgd.fill(tmp_path)
@@ -59,9 +59,12 @@ def test_expected_times_are_those_of_the_row_or_of_its_network_and_method(
 
     again, new = planned[dpsgd.LAYER], planned[dpsgd.MISSING]
     assert again.seconds == pytest.approx(again.trainings * seconds(dpsgd.LAYER))
+    epochs = {key: mean(each.epochs for each, _ in row.trainings) for key, row in declared.rows.items()}
     kinds = {key: (row.model.name, row.method) for key, row in declared.rows.items()}
     same = [key for key in kinds if kinds[key] == kinds[dpsgd.MISSING] and records.run_path(key).exists()]
-    assert new.seconds == (pytest.approx(new.trainings * mean(map(seconds, same))) if same else None)
+    of_an_epoch = [seconds(key) / epochs[key] for key in same]
+    assert same
+    assert new.seconds == pytest.approx(new.trainings * epochs[dpsgd.MISSING] * mean(of_an_epoch))
 
 
 def test_the_laboratorys_own_is_told_in_twenty_lines(monkeypatch: pytest.MonkeyPatch) -> None:
