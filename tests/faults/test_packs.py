@@ -141,7 +141,6 @@ def saved(change: Callable[[dict[str, torch.Tensor]], object]) -> Callable[[Path
         (lambda _: pickle.dumps({"weight": 1}), "seed 0: no weights: "),
         (saved(lambda x: x[min(x)].fill_(torch.nan)), "seed 0: the weights are not finite: "),
         (saved(lambda x: x.pop(min(x))), "seed 0: the weights are another network's: "),
-        (saved(lambda x: x.update({min(x): torch.ones(3)})), "seed 0: the weights are another network's: "),
         (saved(lambda x: x.update({min(x): x[min(x)].double()})), "the weights are another network's: "),
         (saved(lambda x: x.update({str(n): torch.ones(1) for n in range(99)})), "is not of it"),
     ],
@@ -166,18 +165,8 @@ def test_one_network_is_not_two_seeds() -> None:
             with_record(members, name, "trainings", lambda first: [*first, first[0] | {"seed": 1}])
         members[WEIGHTS.replace("seed=0", "seed=1")] = members[WEIGHTS]
 
-    def disguised(members: Members) -> None:
-        changed(members)
-        other = safetensors.torch.save(safetensors.torch.load(members[WEIGHTS]), {"seed": "1"})
-        members[WEIGHTS.replace("seed=0", "seed=1")] = other
-        for name in (RUN, MEASURED):
-            with_record(members, name, "trainings/1/weights", digest(other))
-
     Path("params.yaml").write_text(PARAMS.replace("seeds: 1", "seeds: 2"))
-    whole = PACK.read_bytes()
-    for change in (changed, disguised):
-        PACK.write_bytes(whole)
-        refused("epsilon=3, seed 1: has the weights of epsilon=3, seed 0", change)
+    refused("epsilon=3, seed 1: has the weights of epsilon=3, seed 0", changed)
 
 
 def test_another_rows_search_is_refused(made: Path) -> None:

@@ -181,23 +181,6 @@ def test_changed_inputs_are_refused_for_gradient_canaries() -> None:
     assert says.startswith("train: no batch had a canary's input; needed: inputs as they were given")
 
 
-def test_what_can_be_shown_is_said_before_training_and_the_time_after_the_first_run() -> None:
-    lines: list[str] = []
-
-    def train(inputs: Tensor, labels: Tensor) -> nn.Module:
-        lines.append("trained")
-        return network()
-
-    inputs, labels = data(40)
-    dprepro.audit_model(
-        train, inputs, labels, delta=DELTA, canaries=20, runs=2, say=lines.append, epsilon_claimed=8
-    )
-    said, first, left, second = lines
-    assert said.startswith("20 canaries, 2 trainings: of the claimed 8 a perfect attacker shows epsilon >= ")
-    assert left.startswith("1 more trainings take about 0.0 minutes")
-    assert first == second == "trained"
-
-
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("as_numpy", [False, True])
 def test_training_sees_the_canaries_that_are_in_and_no_other(replace: bool, as_numpy: bool) -> None:
