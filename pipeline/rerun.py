@@ -20,7 +20,7 @@ from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.params import Row, Settings
-from dprepro.pipeline.reporting.intervals import LEVEL, Mean, SeedValues
+from dprepro.pipeline.reporting.verdict import LEVEL, Mean, SeedValues
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import RowEvaluations
 from dprepro.pipeline.results.weights import duration

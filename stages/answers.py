@@ -22,7 +22,7 @@ def answering(width: int = 100) -> "Console":
 
 def measured(row: str) -> Iterator[str]:
     """Lines such as ``epsilon = 3: test accuracy 96.92 ± 0.82 (n = 3) percent``, one per level."""
-    from dprepro.pipeline.reporting.intervals import mean
+    from dprepro.pipeline.reporting.verdict import mean
     from dprepro.pipeline.reporting.wording import with_interval
     from dprepro.pipeline.results import records
 

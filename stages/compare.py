@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from dprepro.pipeline.params import Settings
     from dprepro.pipeline.reporting.compare import Comparison
-    from dprepro.pipeline.reporting.intervals import Mean
+    from dprepro.pipeline.reporting.verdict import Mean
 
 
 def compare(

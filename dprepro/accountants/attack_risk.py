@@ -27,8 +27,7 @@ from scipy.stats import norm
 
 from dprepro.accountants.gaussian import Profile, unamplified
 from dprepro.accountants.pld import Losses, losses
-from dprepro.accountants.records import Risk, SampledGaussian
-from dprepro.rounding import rounded_up, up
+from dprepro.accountants.records import Risk, SampledGaussian, rounded_up, up
 
 OVERFLOW = 700.0  # largest exponent without overflow
 LINES = 800  # epsilons of a profile that become lines of a curve

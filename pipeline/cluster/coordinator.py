@@ -13,13 +13,12 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import Event
 
-from dprepro.errors import Stopped, UserError, printable
+from dprepro.errors import Stopped, UserError, printable, recording_signals
 from dprepro.pipeline.cluster.tasks import RowWork
 from dprepro.pipeline.files import locked
 from dprepro.pipeline.identity.plan import gpu_here
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results.records import CHECKPOINTS
-from dprepro.pipeline.training.stopping import recording_signals
 from dprepro.pipeline.transport import dvclock
 
 LOCK = Path(".dprepro/repro/lock")

@@ -42,10 +42,15 @@ from dprepro.pipeline.export.networks import (
     training_of,
 )
 from dprepro.pipeline.export.statement import PrivacyStatement
-from dprepro.pipeline.files import digest, digest_json, replacing_folder, write_bytes
+from dprepro.pipeline.files import (
+    RECORD_BYTES,
+    WEIGHTS_BYTES,
+    digest,
+    digest_json,
+    replacing_folder,
+    write_bytes,
+)
 from dprepro.pipeline.ledgers.data_budget import budget_of
-from dprepro.pipeline.limits import RECORD_BYTES, WEIGHTS_BYTES
-from dprepro.pipeline.models.reads import recording_reads
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Level, Record, Seed, TrainingRecord, TrainingResult
@@ -138,9 +143,7 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
     data = prepared.load(row.data)
     trained = training_of(key, row, data, level, seed)
     record, training = _recorded(key, trained, settings)
-    with recording_reads() as reads:
-        network = trained_network(key, trained, row, data)
-    architecture = architecture_of(trained, row, data, reads)
+    network, architecture = trained_network(key, trained, row, data), architecture_of(trained, row, data)
     tensors, logits = tensors_of(network), probe(architecture, network)
     if not np.isfinite(logits).all():
         raise UserError(f"{key}: {trained.level}, seed {trained.seed}: its outputs are not finite")

@@ -11,8 +11,7 @@ from dprepro.fields import Strict, omitted
 from dprepro.pipeline.data.own import images, npz, tables, texts, trunk
 from dprepro.pipeline.data.own.files import IMAGES, check_regular
 from dprepro.pipeline.data.prepared import PREPARED, Prepared
-from dprepro.pipeline.files import Damaged, read_checked
-from dprepro.pipeline.limits import OWN_BYTES
+from dprepro.pipeline.files import OWN_BYTES, Damaged, read_checked
 from dprepro.pipeline.params import (
     OwnArrays,
     OwnFeatures,

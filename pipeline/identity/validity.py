@@ -1,16 +1,44 @@
-"""Validity of recorded trainings and accuracies: whether settings, data and code are the present ones."""
+"""Validity of recorded trainings and accuracies: whether settings, data and code are the present ones.
+
+The versions of the code that computes numbers are here, too; a method's version is in its settings, a model's
+in its file (`VERSION`). Raise a version if the same settings would give other numbers from then on; results
+of earlier versions become invalid. A faster or renamed implementation keeps its version. Golden values
+(`tests/golden/`) detect changed numbers.
+"""
 
 from collections.abc import Callable
 
 from pydantic import ValidationError
 
 from dprepro.pipeline.data.prepared import Declared, Prepared
-from dprepro.pipeline.identity import versions
+from dprepro.pipeline.methods.settings import method_settings
+from dprepro.pipeline.models.model import version
 from dprepro.pipeline.params import Model, Row
 from dprepro.pipeline.results.schema import EvaluationRecord, TrainingRecord
 
+DIGITS = 1  # scikit-learn's digits in MNIST's files: pipeline/data/digits.py
+SYNTHETIC = 1  # raw files that the project makes up: pipeline/data/synthetic.py
+PREPARING = 1  # splits of catalogued data: pipeline/data/prepare.py
+PREPARING_OWN = 1  # splits of the user's own files: pipeline/data/own/
+IMAGES = 2  # reading of image files: pipeline/data/own/images.py
+FEATURES = 2  # features by a public network: pipeline/data/own/trunk.py
+STARTING = 1  # initial weights, and features: pipeline/pretrained/starts.py
+AVERAGING = 1  # relevances: pipeline/pretrained/relevance.py
+MEASURING = 1  # accuracies of trained weights: pipeline/training/evaluation.py
+AUDITING = 4  # attacks: pipeline/audits/
+
 # whether a training's frozen tensors differ from those of its row on these data: `frozen.frozen_changed`
 FrozenChanged = Callable[[TrainingRecord, Row, Prepared], bool]
+
+
+def training_versions(method: str, model: str) -> dict[str, int]:
+    """Versions of the code that trains a row with this method and model."""
+    return {"method": method_settings()[method].version, "model": version(model)}
+
+
+def auditing_versions(method: str, model: str) -> dict[str, int]:
+    """Versions of the attacked code and of the attacks."""
+    return {**training_versions(method, model), "audit": AUDITING}
 
 
 def reason_invalid(
@@ -61,7 +89,7 @@ def reason_unmeasured(measured: EvaluationRecord | None, entry: TrainingRecord) 
         return "not measured"
     if measured.weights != entry.weights:
         return "other weights"
-    return None if measured.measured_by == versions.MEASURING else "measuring version"
+    return None if measured.measured_by == MEASURING else "measuring version"
 
 
 def _has_data(entry: TrainingRecord, data: Prepared | Declared) -> bool:
@@ -74,5 +102,5 @@ def _has_data(entry: TrainingRecord, data: Prepared | Declared) -> bool:
 
 
 def _other_version(entry: TrainingRecord, row: Row) -> str | None:
-    here = versions.training(row.method, row.model.name)
+    here = training_versions(row.method, row.model.name)
     return next((f"{part} version" for part in here if entry.origin.made_by.get(part) != here[part]), None)

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dprepro.accountants.bounds import Spending, composed_epsilon
+from dprepro.accountants.records import up
 from dprepro.pipeline.results.records import read_search, row_searches
 from dprepro.pipeline.results.schema import Composition, Replaced, RowTrainings, TrainingSpent, unit_of
-from dprepro.rounding import up
 
 
 class Trainings(NamedTuple):

@@ -15,7 +15,6 @@ from dprepro.pipeline.params.schema import (
     Row,
     Start,
 )
-from dprepro.pipeline.params.searched import candidates
 from dprepro.pipeline.params.settings import Settings
 
 
@@ -51,7 +50,7 @@ def check_all(settings: Settings) -> None:
             raise ValueError(
                 f"searches.{key}.row: {judged_on!r} has no validation examples; a search needs some"
             )
-        deque(candidates(key, settings), maxlen=0)  # raises if a candidate can't be trained
+        deque(settings.candidates(key), maxlen=0)  # raises if a candidate can't be trained
     for key in settings.accounts:
         if key in settings.rows:
             raise ValueError(f"accounts.{key}: 'rows' has an entry of that name too")

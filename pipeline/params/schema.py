@@ -1,5 +1,6 @@
 """Entries of params.yaml, each checked by itself."""
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -14,6 +15,8 @@ from dprepro.pipeline.models.model import Model
 
 Seeds = Annotated[int, Field(ge=1, le=10_000, strict=True)]  # number of seeds, each a training
 Sentence = Annotated[str, Field(min_length=1)]
+# best settings by search and level
+Choices = Mapping[str, Mapping[str, dict[str, Any]]]
 
 
 class _Level(BaseModel):
@@ -209,6 +212,11 @@ class Row(Line):
     def configured(self, *changes: dict[str, Any]) -> Any:
         """Settings as from `Line.configured`. The `seeds` of a level are left out: they are no setting."""
         return super().configured(*({k: v for k, v in change.items() if k != "seeds"} for change in changes))
+
+    def with_chosen(self, choices: Choices) -> list[dict[str, Any]]:
+        """Levels of the row, with the values that its search chose."""
+        chosen, levels = choices.get(self.search or "", {}), zip(self.levels, self.resolved, strict=True)
+        return [level | chosen.get(self.level(settings), {}) for level, settings in levels]
 
     @property
     def repeats(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Literal
 from dprepro.pipeline.identity import provenance
 from dprepro.pipeline.identity.validity import reason_invalid, reason_unmeasured
 from dprepro.pipeline.params import Account, Row, Settings
-from dprepro.pipeline.params.printed import Table
+from dprepro.pipeline.params.papers import Table
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Record
 

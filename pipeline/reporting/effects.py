@@ -8,11 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from dprepro.pipeline.params.printed import Table
+from dprepro.pipeline.params.papers import Table
 from dprepro.pipeline.reporting import verdict
-from dprepro.pipeline.reporting.intervals import NORMAL, Mean, SeedValues, contrast
-from dprepro.pipeline.reporting.sources import Sources
-from dprepro.pipeline.reporting.table import CELL, Columns
+from dprepro.pipeline.reporting.table import CELL, Columns, Sources
+from dprepro.pipeline.reporting.verdict import NORMAL, Mean, SeedValues, contrast
 from dprepro.pipeline.results.schema import ACCOUNTING
 
 Cell = tuple[str, str, str, str, str]  # paper, table, line, metric, level

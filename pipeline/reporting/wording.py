@@ -13,8 +13,8 @@ from dprepro.errors import UserError, shown
 from dprepro.fields import Strict
 from dprepro.pipeline.ledgers.sentences import LARGE, downwards, number, upwards
 from dprepro.pipeline.methods.spending import Statement
-from dprepro.pipeline.params.printed import Printed
-from dprepro.pipeline.reporting.intervals import Mean
+from dprepro.pipeline.params.papers import Printed
+from dprepro.pipeline.reporting.verdict import Mean
 from dprepro.pipeline.results.schema import FLOATING_POINT, Attack, Ledger
 
 MINUS = "−"

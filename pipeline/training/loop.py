@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dprepro.errors import Stopped
+from dprepro.errors import Stopped, StopSignal
 from dprepro.fields import Noise
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.data.prepared import Prepared, Split
@@ -24,7 +24,6 @@ from dprepro.pipeline.pretrained.loading import initial_net, read_relevance
 from dprepro.pipeline.results.schema import is_guess
 from dprepro.pipeline.training import checkpoints
 from dprepro.pipeline.training.checkpoints import Checkpoint
-from dprepro.pipeline.training.stopping import StopSignal
 
 SHOW_EVERY = 1.0  # seconds between updates of the progress
 

@@ -21,7 +21,7 @@ import torch
 from dprepro.errors import Unproven, UserError, counted
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.files import digest_json, write_json
-from dprepro.pipeline.identity import provenance, versions
+from dprepro.pipeline.identity import provenance, validity
 from dprepro.pipeline.identity.frozen import frozen_changed, frozen_here
 from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.methods.base import Execution
@@ -265,7 +265,7 @@ def provenance_of(key: str, settings: Settings, data: Prepared, execution: Execu
     return Provenance(
         config=settings.row_digest(key),
         plan=settings.plan_digest(key),
-        made_by=versions.training(row.method, row.model.name),
+        made_by=validity.training_versions(row.method, row.model.name),
         revision=revision,
         dirty=dirty,
         data=data.digests,

@@ -17,7 +17,7 @@ from dprepro.pipeline.models.model import architectures
 from dprepro.pipeline.params import Settings, load, papers
 from dprepro.pipeline.pretrained import relevance, starts
 from dprepro.pipeline.reporting import report
-from dprepro.pipeline.reporting.sources import read_sources
+from dprepro.pipeline.reporting.table import read_sources
 from dprepro.pipeline.results import records
 from dprepro.pipeline.tracking import publishing
 from dprepro.pipeline.tracking.runs import runs

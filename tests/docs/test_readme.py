@@ -10,8 +10,7 @@ import pytest
 from dprepro.pipeline.ledgers.sentences import downwards, upwards
 from dprepro.pipeline.params import load
 from dprepro.pipeline.reporting.effects import difference
-from dprepro.pipeline.reporting.sources import read_sources
-from dprepro.pipeline.reporting.table import results
+from dprepro.pipeline.reporting.table import read_sources, results
 from tests.docs.blocks import ROOT
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")

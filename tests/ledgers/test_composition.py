@@ -16,13 +16,11 @@ from dp_accounting.rdp import RdpAccountant
 from dprepro.accountants.bounds import composed_epsilon
 from dprepro.accountants.calibration import noise_for, poisson_gaussian
 from dprepro.accountants.gaussian import gaussian_epsilon
-from dprepro.accountants.records import NeighboringRelation, SampledGaussian
+from dprepro.accountants.records import NeighboringRelation, SampledGaussian, up
 from dprepro.pipeline.ledgers.composition import Spending, row_composition, trainings_of
 from dprepro.pipeline.ledgers.declared import declared_guarantee
 from dprepro.pipeline.params import parse
 from dprepro.pipeline.results.schema import Replaced, RowTrainings, TrainingSpent
-from dprepro.pipeline.training.search import candidate_spent
-from dprepro.rounding import up
 from tests.made_records import keep_search, made_up_run, made_up_training
 
 EXAMPLES = 5000
@@ -64,7 +62,7 @@ def searched(
         for config in configs
     ]
     recorded = [
-        {"seeds": seeds, "spent": guarantee and candidate_spent(guarantee, config.total_steps(EXAMPLES))}
+        {"seeds": seeds, "spent": guarantee and TrainingSpent.of(guarantee, config.total_steps(EXAMPLES))}
         for guarantee, config in zip(guarantees, configs, strict=True)
     ]
     keep_search(tmp_path, "made-up", "other", *recorded, **changes)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from dprepro.pipeline.params import load
-from dprepro.pipeline.params.printed import Table
+from dprepro.pipeline.params.papers import Table
 from dprepro.pipeline.reporting import caveats
-from dprepro.pipeline.reporting.pages.views import Grid
+from dprepro.pipeline.reporting.views import Grid
 from dprepro.pipeline.results import records
 from tests.reporting.made_up import dpsgd
 

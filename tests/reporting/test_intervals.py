@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from dprepro.pipeline.reporting.intervals import Mean, computed, contrast, mean
+from dprepro.pipeline.reporting.verdict import Mean, computed, contrast, mean
 
 
 def seeds(values: Sequence[float] | dict[int, float]) -> Any:

@@ -14,7 +14,6 @@ from dprepro.pipeline import params
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.params.adding import Adding
-from dprepro.pipeline.params.documents import parse_yaml
 from tests import laboratory
 from tests.refusal import refusal_of
 
@@ -251,31 +250,6 @@ def test_a_level_is_added_behind_the_others(project: Path) -> None:
     assert params.load().rows["first"].resolved[-1].epsilon == math.inf
     run(*row("third", "--method", "tan", "--sigma", "2"))
     assert "differ in 'batch'; allowed: rows of epsilon or sigma" in refused("level", "third", "--sigma", "1")
-
-
-def test_a_level_is_added_to_levels_in_lines_of_their_own(project: Path) -> None:
-    lines = """\
-rows:
-  first:
-    levels:
-      - {epsilon: 3}  # kept
-
-      - epsilon: 2
-        seeds: 5
-    label: x
-  second: {<<: *other}
-"""
-    (project / "params.yaml").write_text("x: &other {levels: [{epsilon: 3}]}\n" + lines)
-    adding = Adding()
-    adding.level("first", {"epsilon": 1.0})
-    assert adding.text.endswith(
-        "        seeds: 5\n      - {epsilon: 1.0}\n    label: x\n  second: {<<: *other}\n"
-    )
-    assert parse_yaml(adding.text, Path("params.yaml"))["rows"]["first"]["levels"][2] == {"epsilon": 1.0}
-    adding.level("second", {"epsilon": 1.0})  # of which it has its own then
-    rows = parse_yaml(adding.text, Path("params.yaml"))["rows"]
-    assert rows["second"]["levels"] == [{"epsilon": 3}, {"epsilon": 1.0}]
-    assert "x: &other {levels: [{epsilon: 3}]}" in adding.text
 
 
 @pytest.mark.parametrize(

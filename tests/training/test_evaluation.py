@@ -10,7 +10,7 @@ from dprepro.accountants.laplace import Laplace, Releases
 from dprepro.accountants.records import SampledGaussian
 from dprepro.errors import UserError
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.identity.versions import MEASURING
+from dprepro.pipeline.identity.validity import MEASURING
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.laplace.settings import AdlmSettings, IlmSettings
 from dprepro.pipeline.methods.settings import MethodSettings

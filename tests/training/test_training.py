@@ -29,7 +29,7 @@ from dprepro.pipeline.data.fetch import fetch
 from dprepro.pipeline.data.prepare import prepare
 from dprepro.pipeline.data.prepared import Prepared, Split
 from dprepro.pipeline.files import read_sealed
-from dprepro.pipeline.identity import versions
+from dprepro.pipeline.identity import validity
 from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.ledgers.rows import row_ledgers
@@ -323,7 +323,7 @@ def test_other_settings_data_and_versions_train_anew(
     assert why(other) == "settings"
     for part in ("method", "model"):
         raised = run.origins[0].made_by | {part: 2}
-        monkeypatch.setattr(versions, "training", lambda method, model, raised=raised: raised)
+        monkeypatch.setattr(validity, "training_versions", lambda method, model, raised=raised: raised)
         assert why(before) == f"{part} version"
     assert grow(done, other, data, cpu).trained == 2
     assert grow(done, other, data, cpu).trained == 0

@@ -11,7 +11,7 @@ import numpy as np
 from dprepro.errors import UserError, listed, notice, reading, shown
 from dprepro.pipeline.data.formats import Examples
 from dprepro.pipeline.data.own.texts import at, csv_frame, kept, no_column, refuse_twice, unknown
-from dprepro.pipeline.limits import OWN_BYTES, OWN_COLUMNS
+from dprepro.pipeline.files import OWN_BYTES, OWN_COLUMNS
 from dprepro.pipeline.params.own import Categorical, Column, Numeric, Unit
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import numpy as np
 
 from dprepro.errors import UserError, listed, reading, shown
 from dprepro.pipeline.data.formats import Examples
-from dprepro.pipeline.limits import OWN_BYTES, OWN_COLUMNS
+from dprepro.pipeline.files import OWN_BYTES, OWN_COLUMNS
 from dprepro.pipeline.params.own import Unit
 
 if TYPE_CHECKING:

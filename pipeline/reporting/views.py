@@ -10,14 +10,12 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from dprepro.pipeline.ledgers.sentences import counted, downwards, number, upwards
-from dprepro.pipeline.params.papers import Headline, Paper, short
-from dprepro.pipeline.params.printed import Printed, Table
+from dprepro.pipeline.params.papers import Headline, Paper, Printed, Table, short
 from dprepro.pipeline.reporting.caveats import STAND_INS
 from dprepro.pipeline.reporting.claims import ClaimResult, Part
 from dprepro.pipeline.reporting.effects import Results
 from dprepro.pipeline.reporting.privacy import not_covered, specific
-from dprepro.pipeline.reporting.sources import Sources
-from dprepro.pipeline.reporting.table import Columns
+from dprepro.pipeline.reporting.table import Columns, Sources
 from dprepro.pipeline.reporting.wording import fixed, half, level_value, level_words, printed, signed
 from dprepro.pipeline.results.schema import GUESS, Record, Scores
 
