@@ -60,15 +60,6 @@ def moved(there: dict[str, str]) -> set[str]:
     return {stage for stage in HERE if there[stage] != HERE[stage]}
 
 
-def test_what_a_killed_import_leaves_moves_nothing(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python writes bytecode beside its place, under a name that ends in a number."""
-    left = copy / "pipeline/reporting/__pycache__/words.cpython-311.pyc.140234"
-    left.parent.mkdir(exist_ok=True)
-    left.write_bytes(b"half")
-    monkeypatch.setattr(entries, "PACKAGE", copy / "pipeline")
-    assert moved(flat(entries.entries(OWN))) == set()
-
-
 def of_rows(*stages: str, method: str | None = None, model: str | None = None) -> set[str]:
     rows = [key for key, row in OWN.rows.items() if method in (None, row.method)]
     rows = [key for key in rows if model in (None, OWN.rows[key].model.name)]

@@ -272,21 +272,6 @@ def test_a_row_with_more_weights_than_its_examples_teach_is_told(
     assert told == ([] if ends is None else [f"{model}: {ends}"])
 
 
-def test_logistic_regression_is_not_advised_for_words_which_it_does_not_take(project: Path) -> None:
-    lines = ["text,label", *(f"word{number % 9} more,{'ab'[number % 2]}" for number in range(90))]
-    Path("words.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    run("data", "mine", "--npz", "mine.npz")
-    run("data", "words", "--texts", "words.csv")
-    with warnings.catch_warnings(record=True) as noticed:
-        warnings.simplefilter("always", Notice)
-        options = ("--model", "bilstm", "--method", "dpsgd", "--epsilon", "3", "--epochs", "1")
-        run("row", "second", "--data", "words", *options)
-    (told,) = (str(each.message) for each in noticed if "too many" in str(each.message))
-    assert told.endswith("and learn nothing")
-    line = refused("row", "third", "--data", "words", "--model", "logistic", *options[2:])
-    assert line.endswith("model 'logistic' can't take texts of 32 numbers of words; allowed: bilstm")
-
-
 def test_a_section_in_one_line_is_not_added_to(project: Path) -> None:
     (project / "params.yaml").write_text("rows: {first: {}}\n")
     adding = Adding()
