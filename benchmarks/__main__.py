@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: cost of a private training step, compared with SGD, Opacus and JAX-Privacy."""
+"""`python -m benchmarks`: cost of a private training step, compared with SGD and Opacus."""
 
 import os
 import platform
@@ -33,10 +33,10 @@ TEXT = """\
 
 Each number is a median over steps. The contenders take turns, each in a separate process. *Plain SGD* is
 forward, loss, backward and a step of `torch.optim.SGD` on a given batch. *Ours* is a whole step of the method
-with sampling, look-up, noise and curves; batch clipping's work once per epoch is excluded. Opacus and
-JAX-Privacy take a given batch and add float32 noise. Memory is the largest growth of the process; ours
-includes 20,000 examples, JAX-Privacy's includes its compiler. On a busy machine compare the processor time of
-all threads. It includes the thread that draws noise ahead.
+with sampling, look-up, noise and curves; batch clipping's work once per epoch is excluded. Opacus
+takes a given batch and adds float32 noise. Memory is the largest growth of the process; ours includes 20,000
+examples. On a busy machine compare the processor time of all threads. It includes the thread that draws noise
+ahead.
 
 """
 
@@ -99,10 +99,7 @@ def machine() -> list[str]:
         f"processor {processor()}, {len(os.sched_getaffinity(0))} of {os.cpu_count()} cores",
         *gpu,
         f"system {platform.platform()}",
-        *(
-            f"{package} {metadata.version(package)}"
-            for package in ("torch", "numpy", "opacus", "jax", "jax-privacy")
-        ),
+        *(f"{package} {metadata.version(package)}" for package in ("torch", "numpy", "opacus")),
         f"commit {commit}{' with changes' if dirty else ''}",
     ]
 

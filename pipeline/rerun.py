@@ -60,9 +60,9 @@ class Difference:
         """'same' if each new accuracy is its seed's recorded one; else by whether 0 is in the interval."""
         if self.after.by_seed.items() <= self.before.by_seed.items():
             return "same"
-        if self.mean.half is None:
+        if self.mean.half_width is None:
             return "undecided"
-        return "differs" if abs(self.mean.value) > self.mean.half else "no difference found"
+        return "differs" if abs(self.mean.value) > self.mean.half_width else "no difference found"
 
 
 def rerun(

@@ -116,4 +116,4 @@ def _table(first: str, second: str, comparisons: list["Comparison"]) -> "Table":
 
 
 def _half(value: "Mean") -> str:
-    return "" if value.half is None else f" ± {value.half:.2f}"
+    return "" if value.half_width is None else f" ± {value.half_width:.2f}"

@@ -193,11 +193,11 @@ def _settings_of(architecture: Architecture) -> MethodSettings:
         raise UserError(f"settings: not those of {architecture.method}: {why}") from problem
 
 
-def _untrained(architecture: Architecture, settings: MethodSettings, tried: bool = True) -> nn.Module:
+def _untrained(architecture: Architecture, settings: MethodSettings, tested: bool = True) -> nn.Module:
     shape, classes = settings.input_shape(architecture.shape), len(architecture.classes)
     if architecture.model.network is not None:  # without the file of public weights
         return pretrained.untrained_net(architecture.model, classes)
-    return build_net(architecture.model, shape, classes, tried)
+    return build_net(architecture.model, shape, classes, tested)
 
 
 def fits(architecture: Architecture, weights: int) -> bool:
@@ -215,7 +215,7 @@ def fits(architecture: Architecture, weights: int) -> bool:
     if any(prod(shape) > INPUT_NUMBERS for shape in shapes):
         return False
     with torch.device("meta"):
-        net = _untrained(architecture, settings, tried=False)
+        net = _untrained(architecture, settings, tested=False)
     parameters, constants = (
         sum(value.numel() * value.element_size() for value in values)
         for values in (net.parameters(), net.buffers())

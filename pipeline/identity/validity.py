@@ -7,14 +7,17 @@ of earlier versions become invalid. A faster or renamed implementation keeps its
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from dprepro.pipeline.data.prepared import Declared, Prepared
 from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.models.model import version
 from dprepro.pipeline.params import Model, Row
 from dprepro.pipeline.results.schema import EvaluationRecord, TrainingRecord
+
+if TYPE_CHECKING:
+    from dprepro.pipeline.data.prepared import Declared, Prepared
 
 DIGITS = 1  # scikit-learn's digits in MNIST's files: pipeline/data/digits.py
 SYNTHETIC = 1  # raw files that the project makes up: pipeline/data/synthetic.py
@@ -28,7 +31,7 @@ MEASURING = 1  # accuracies of trained weights: pipeline/training/evaluation.py
 AUDITING = 4  # attacks: pipeline/audits/
 
 # whether a training's frozen tensors differ from those of its row on these data: `frozen.frozen_changed`
-FrozenChanged = Callable[[TrainingRecord, Row, Prepared], bool]
+FrozenChanged = Callable[[TrainingRecord, Row, "Prepared | Declared"], bool]
 
 
 def training_versions(method: str, model: str) -> dict[str, int]:
@@ -44,7 +47,7 @@ def auditing_versions(method: str, model: str) -> dict[str, int]:
 def reason_invalid(
     entry: TrainingRecord,
     row: Row,
-    data: Prepared | Declared | None,
+    data: "Prepared | Declared | None",
     frozen_changed: FrozenChanged | None,
     *,
     code: bool = True,
@@ -74,11 +77,11 @@ def reason_invalid(
     options = (entry.data, entry.origin.reproducible) == (row.data, row.reproducible)
     if not (network and options and declared.get(entry.key) == settings):
         return "settings"
-    if data is not None and not _has_data(entry, data):
+    if data is not None and not data.trained(entry.origin):
         return "data"
     if code and (changed := _other_version(entry, row)):
         return changed
-    if entry.frozen and frozen_changed and isinstance(data, Prepared) and frozen_changed(entry, row, data):
+    if entry.frozen and frozen_changed and data is not None and frozen_changed(entry, row, data):
         return "frozen tensors"
     return None
 
@@ -90,15 +93,6 @@ def reason_unmeasured(measured: EvaluationRecord | None, entry: TrainingRecord) 
     if measured.weights != entry.weights:
         return "other weights"
     return None if measured.measured_by == MEASURING else "measuring version"
-
-
-def _has_data(entry: TrainingRecord, data: Prepared | Declared) -> bool:
-    if isinstance(data, Prepared):
-        return entry.origin.data == data.digests
-    if entry.origin.declared is not None:
-        return entry.origin.declared == data.digest
-    # a training from before this digest was recorded
-    return (entry.origin.examples, entry.origin.edition) == (data.examples, data.edition)
 
 
 def _other_version(entry: TrainingRecord, row: Row) -> str | None:

@@ -10,7 +10,7 @@ from dprepro.fields import is_large_delta
 from dprepro.pipeline.results.schema import EXAMPLE, Composition, Ledger
 
 if TYPE_CHECKING:
-    from dprepro.pipeline.ledgers.data_budget import DataBudget
+    from dprepro.pipeline.ledgers.composition import DataBudget
 
 LARGE = 1e6
 

@@ -189,7 +189,7 @@ class Row(Line):
     plan: Key | None = None
     # another line of the table. This row differs from its own line only by the other line's training budget,
     # and decides contrasts of the two lines
-    budget_of: Key | None = None
+    trained_as: Key | None = None
     # test results that led to this row; its own results count as informed
     informed: Sentence | None = None
     # the row that this one simulates at a fraction of its cost: the same steps, with batch and noise divided

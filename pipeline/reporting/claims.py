@@ -124,7 +124,7 @@ class _Judge:
         if line is None or reason:
             return Part(left, number, "not run", None, theirs, test.above, test.below, reason)
         ours = measured(line).mean
-        less = Mean(ours.value - number, ours.half, ours.n)
+        less = Mean(ours.value - number, ours.half_width, ours.n)
         judged = verdict.part(less, test.above, test.below)
         return Part(left, number, judged, ours, theirs, test.above, test.below, lines=(line,))
 

@@ -34,7 +34,7 @@ class Results:
         """The two results to compare.
 
         They are the primary ones. If these were trained for different lengths, rows of the same lines that
-        were trained as long as the other line (`Row.budget_of`) replace them.
+        were trained as long as the other line (`Row.trained_as`) replace them.
         """
         one, two = self.primary(left), self.primary(right)
         if one is None or two is None:
@@ -126,7 +126,7 @@ def _effect(left: Cell, right: Cell, results: Results) -> dict[str, Any]:
     reason = confounded(one, two, ours.value)
     return columns | {
         "difference": ours.value,
-        "half_width": ours.half,
+        "half_width": ours.half_width,
         "status": "confounded" if reason else verdict.effect(ours, theirs, noise, margin),
         "reason": reason,
     }

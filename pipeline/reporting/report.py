@@ -15,9 +15,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+import dprepro.pipeline.ledgers.sentences as sentences
 from dprepro.pipeline.files import digest, write_text
-from dprepro.pipeline.ledgers import sentences
-from dprepro.pipeline.ledgers.data_budget import data_budgets
+from dprepro.pipeline.ledgers.composition import data_budgets
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.reporting import pictures, views, wording
 from dprepro.pipeline.reporting.claims import claims

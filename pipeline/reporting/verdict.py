@@ -38,13 +38,13 @@ class Mean:
     """A mean, or a difference of means, and half the width of its 95 % interval."""
 
     value: float
-    half: float | None  # None: unknown, as for a single seed
+    half_width: float | None  # None: unknown, as for a single seed
     n: int  # seeds; in a difference the smaller number; 0: cells of one row have no seed in common
 
     @property
     def exact(self) -> bool:
         """Return True for a computed number, which has no seeds."""
-        return self.n == 1 and self.half is not None
+        return self.n == 1 and self.half_width is not None
 
 
 @dataclass(frozen=True)
@@ -207,10 +207,10 @@ def effect(ours: Mean, theirs: float, noise: float, margin: float) -> Effect:
         noise: half the 95 % interval of ``theirs``, by printed errors or else by our spread of single runs.
         margin: in the table's unit.
     """
-    if ours.half is None:
+    if ours.half_width is None:
         return "not run"
-    clear = where(ours.value, ours.half, 0.0, None) != "across" and abs(ours.value) > ours.half
-    small = where(ours.value, ours.half, -margin, margin) == "within"
+    clear = where(ours.value, ours.half_width, 0.0, None) != "across" and abs(ours.value) > ours.half_width
+    small = where(ours.value, ours.half_width, -margin, margin) == "within"
     if abs(theirs) > noise:
         if clear:
             return "same direction" if ours.value * theirs > 0 else "opposite"
@@ -224,9 +224,9 @@ def effect(ours: Mean, theirs: float, noise: float, margin: float) -> Effect:
 
 def part(ours: Mean, above: float | None, below: float | None) -> Part:
     """Judge a part of a claim: whether our value or difference lies above and below the claimed bounds."""
-    if ours.half is None:
+    if ours.half_width is None:
         return "not run"
-    place = where(ours.value, ours.half, above, below)
+    place = where(ours.value, ours.half_width, above, below)
     return {"within": "holds", "outside": "fails", "across": "uncertain"}[place]  # type: ignore[return-value]
 
 

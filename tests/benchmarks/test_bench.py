@@ -1,6 +1,5 @@
 """The benchmark runs every way there is, and says what it measured."""
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -8,8 +7,7 @@ from torch.nn import functional as F
 
 from benchmarks.__main__ import table
 from benchmarks.measuring import Measured, compare
-from benchmarks.networks_in_jax import in_jax
-from benchmarks.steps import CASES, GHOST, JAX, OURS, PLAIN, WAYS, Contender, with_torch_batch_norm
+from benchmarks.steps import CASES, GHOST, OURS, PLAIN, WAYS, Contender, with_torch_batch_norm
 
 
 @pytest.mark.parametrize(
@@ -24,26 +22,6 @@ from benchmarks.steps import CASES, GHOST, JAX, OURS, PLAIN, WAYS, Contender, wi
 )
 def test_every_way_takes_a_step(contender: Contender) -> None:
     contender.step()()
-
-
-@pytest.mark.parametrize("case", ["lenet5", "lenet-300-100", "mlp", "frozen-trunk"])
-def test_networks_in_jax_are_those_of_torch(case: str) -> None:
-    net = CASES[case].net
-    weights, outputs = in_jax(net)
-    inputs, _ = CASES[case].batch(3, torch.device("cpu"))
-    expected = net(inputs).detach().numpy()
-    np.testing.assert_allclose(np.asarray(outputs(weights, inputs.numpy())), expected, atol=1e-4)
-    assert len(weights) == sum(isinstance(layer, nn.Linear | nn.Conv2d) for layer in net.modules()) - (
-        2 if case == "frozen-trunk" else 0
-    )
-
-
-@pytest.mark.parametrize(
-    ("case", "reason"), [("bilstm", "no function of JAX for Classifier"), ("mlp", "takes minutes")]
-)
-def test_some_networks_are_left_out_of_jax(case: str, reason: str) -> None:
-    with pytest.raises(NotImplementedError, match=reason):
-        Contender(case, JAX, 8).step()
 
 
 def test_plain_sgd_has_torchs_batch_norm() -> None:

@@ -35,7 +35,7 @@ def ours(table: pd.DataFrame, row: str, level: str) -> str:
 
 def gain(table: pd.DataFrame, left: str, right: str, level: str) -> str:
     found = difference(line_of(table, left, level), line_of(table, right, level))
-    return f"{found.value:+.1f} ± {found.half:.1f}"
+    return f"{found.value:+.1f} ± {found.half_width:.1f}"
 
 
 def upper(table: pd.DataFrame, row: str, level: str) -> str:

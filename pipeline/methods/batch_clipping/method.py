@@ -49,7 +49,7 @@ class BatchClipping(PrivateSteps):
         super().__init__(task, settings, normalization)
         self.batch_norm = normalization == "batch_bn"
         self.running = RUNNING in self.broken
-        self.draws = 3 if self.settings.augment == "crop_flip" else 0
+        self.uniform_count = 3 if self.settings.augment == "crop_flip" else 0
         self.names = list(task.parameters)
         self.views = Transforms(task.public, self.settings.side)
         self.layers = layer_names(task.net, self.names)
@@ -125,9 +125,9 @@ class BatchClipping(PrivateSteps):
         """Images without augmentation, scaled by public statistics."""
         return self.views.plain(stored)
 
-    def train_inputs(self, stored: Tensor, draws: Tensor | None) -> Tensor:
-        """Random crops of images by ``draws`` (..., 3); as `test_inputs` if ``draws`` is None."""
-        return self.views.plain(stored) if draws is None else self.views.augmented(stored, draws)
+    def train_inputs(self, stored: Tensor, uniforms: Tensor | None) -> Tensor:
+        """Random crops of images by ``uniforms`` (..., 3); as `test_inputs` if ``uniforms`` is None."""
+        return self.views.plain(stored) if uniforms is None else self.views.augmented(stored, uniforms)
 
     def resumable(self, steps_done: int) -> bool:
         """Return False inside a shuffled or allocated epoch: a resumed run would draw its batches anew."""
