@@ -80,10 +80,6 @@ repro: $(STAMP) ## list the missing training runs, train them and render the rep
 bench: $(STAMP) ## the cost of a training step beside plain SGD and Opacus; ARGS="--only lenet5 --threads 2"
 	$(BIN)/python -m benchmarks $(ARGS)
 
-.PHONY: peers
-peers: $(STAMP) ## two networks of Table 5 trained by Opacus and JAX-Privacy, beside our rows; needs MNIST prepared
-	$(BIN)/python -m benchmarks.peers
-
 .PHONY: ui
 ui: $(STAMP) ## MLflow's page over the committed records
 	$(BIN)/dprepro ui

@@ -1,6 +1,5 @@
-"""`python -m benchmarks`: cost of a private training step, compared with SGD, Opacus and JAX-Privacy."""
+"""`python -m benchmarks`: cost of a private training step, compared with SGD and Opacus."""
 
-import io
 import os
 import platform
 from collections.abc import Iterable
@@ -8,7 +7,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
-import matplotlib.pyplot as plt
 import torch
 import typer
 
@@ -17,8 +15,7 @@ from benchmarks.steps import CASES, PLAIN, WAYS, Contender
 from dprepro.pipeline.files import write_text
 from dprepro.pipeline.identity import provenance
 
-TABLE, PICTURE = Path("reports/benchmarks/steps.md"), Path("reports/benchmarks/steps.svg")
-DRAWN = ("lenet5", "lenet-300-100")  # cases with several batch sizes
+TABLE = Path("reports/benchmarks/steps.md")
 HEAD = (
     "step",
     "batch",
@@ -36,10 +33,10 @@ TEXT = """\
 
 Each number is a median over steps. The contenders take turns, each in a separate process. *Plain SGD* is
 forward, loss, backward and a step of `torch.optim.SGD` on a given batch. *Ours* is a whole step of the method
-with sampling, look-up, noise and curves; batch clipping's work once per epoch is excluded. Opacus and
-JAX-Privacy take a given batch and add float32 noise. Memory is the largest growth of the process; ours
-includes 20,000 examples, JAX-Privacy's includes its compiler. On a busy machine compare the processor time of
-all threads. It includes the thread that draws noise ahead.
+with sampling, look-up, noise and curves; batch clipping's work once per epoch is excluded. Opacus
+takes a given batch and adds float32 noise. Memory is the largest growth of the process; ours includes 20,000
+examples. On a busy machine compare the processor time of all threads. It includes the thread that draws noise
+ahead.
 
 """
 
@@ -68,8 +65,7 @@ def bench(
     rows = [HEAD, ["---"] * len(HEAD), *lines]
     measured_on = "; ".join([*machine(), *(["pinned"] if pinned else [])])
     write_text(TABLE, f"{TEXT}{measured_on}\n\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows))
-    write_text(PICTURE, picture(lines))
-    print(f"benchmarks: {TABLE}, {PICTURE}")
+    print(f"benchmarks: {TABLE}")
 
 
 def table(
@@ -95,30 +91,6 @@ def table(
     return lines
 
 
-def picture(lines: list[list[str]]) -> str:
-    """SVG of time divided by plain SGD's against batch size; a panel per case of `DRAWN`, fewest threads."""
-    threads = min((int(line[2]) for line in lines), default=1)
-    with plt.rc_context({"svg.hashsalt": "steps", "svg.fonttype": "none"}):
-        figure, panels = plt.subplots(1, len(DRAWN), figsize=(9, 3.6), layout="constrained")
-        for case, panel in zip(DRAWN, panels, strict=True):
-            for way in WAYS:
-                ratios = {
-                    int(line[1]): float(line[5])
-                    for line in lines
-                    if line[0] == case and line[2] == str(threads) and line[3] == way and line[5]
-                }
-                if ratios:
-                    panel.plot(list(ratios), list(ratios.values()), marker="o", label=way)
-            panel.set(xscale="log", yscale="log", title=case, xlabel="batch", ylabel="time / plain SGD's")
-            panel.set_xticks(CASES[case].batches, [str(batch) for batch in CASES[case].batches], minor=False)
-            panel.tick_params(axis="x", which="minor", labelbottom=False)
-        panels[-1].legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
-        drawn = io.StringIO()
-        figure.savefig(drawn, format="svg", metadata={"Date": None})
-        plt.close(figure)
-    return drawn.getvalue()
-
-
 def machine() -> list[str]:
     """Hardware, system, and versions of the libraries and of this project."""
     commit, dirty = provenance.revision()
@@ -127,10 +99,7 @@ def machine() -> list[str]:
         f"processor {processor()}, {len(os.sched_getaffinity(0))} of {os.cpu_count()} cores",
         *gpu,
         f"system {platform.platform()}",
-        *(
-            f"{package} {metadata.version(package)}"
-            for package in ("torch", "numpy", "opacus", "jax", "jax-privacy")
-        ),
+        *(f"{package} {metadata.version(package)}" for package in ("torch", "numpy", "opacus")),
         f"commit {commit}{' with changes' if dirty else ''}",
     ]
 

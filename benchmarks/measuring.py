@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import torch
 
-from benchmarks.steps import JAX, Contender, Step
+from benchmarks.steps import Contender, Step
 
 TURN_SECONDS = 0.3  # seconds of one contender's turn, which has at least one step
 FEWEST_STEPS = 5  # least number of steps for a median
@@ -65,7 +65,7 @@ _own: dict[str, tuple[Step, torch.device, float]] = {}  # in a contender's own p
 
 def _begin(contender: Contender, threads: int, pinned: bool) -> None:
     warnings.simplefilter("ignore")  # Opacus warns often
-    if pinned or contender.way == JAX:  # JAX starts a thread for every core
+    if pinned:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     torch.set_num_threads(threads)
     device = torch.device(contender.device)

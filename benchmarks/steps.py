@@ -28,8 +28,7 @@ MNIST, CIFAR, TEXTS = (1, 28, 28), (3, 32, 32), (64, 5000)  # `TEXTS`: tokens of
 PLAIN, BEST, OURS = "plain SGD", "plain SGD, channels last", "ours"
 FLOATS = "ours, float32 noise"  # as in seeded runs, and in all runs before grid noise existed
 HOOKS, GHOST = "Opacus, hooks", "Opacus, ghost clipping"
-JAX = "JAX-Privacy"
-WAYS = (PLAIN, BEST, OURS, FLOATS, HOOKS, GHOST, JAX)
+WAYS = (PLAIN, BEST, OURS, FLOATS, HOOKS, GHOST)
 
 
 @dataclass(frozen=True)
@@ -147,8 +146,6 @@ class Contender:
             return _plain(case, self.batch, device, channels_last=self.way == BEST)
         if self.way in (OURS, FLOATS):
             return _ours(case, self.batch, device, floats=self.way == FLOATS)
-        if self.way == JAX:
-            return _jax(case, self.batch, device)
         return _opacus(case, self.batch, device, ghost=self.way == GHOST)
 
 
@@ -246,47 +243,5 @@ def _opacus(case: Case, batch: int, device: torch.device, ghost: bool) -> Step:
         optimizer.zero_grad()
         loss(net(inputs), labels).backward()
         optimizer.step()
-
-    return step
-
-
-def _jax(case: Case, batch: int, device: torch.device) -> Step:
-    """Compiled step of JAX-Privacy's clipping and noise on a given batch.
-
-    Raises:
-        NotImplementedError: a layer has no function in `benchmarks.networks_in_jax`, or a step takes minutes.
-    """
-    if case.build is mlp:
-        raise NotImplementedError("its step of this network takes minutes")
-    # JAX starts threads and takes all of a GPU's memory, so only its contender's process imports it
-    import jax
-    import jax_privacy
-    from jax_privacy.noise_addition import gaussian_privatizer
-
-    from benchmarks.networks_in_jax import in_jax
-
-    weights, outputs = in_jax(case.net)
-    inputs, labels = case.batch(batch, torch.device("cpu"))
-    place = jax.devices("cpu" if device.type == "cpu" else "gpu")[0]
-    put = functools.partial(jax.device_put, device=place)
-
-    def loss(weights: Any, inputs: Any, labels: Any) -> Any:
-        return -jax.nn.log_softmax(outputs(weights, inputs))[jax.numpy.arange(len(labels)), labels].mean()
-
-    clipped = jax_privacy.clipped_grad(loss, l2_clip_norm=1.0, batch_argnums=(1, 2))
-    privatizer = gaussian_privatizer(stddev=1.0, prng_key=jax.random.key(0))
-
-    @jax.jit
-    def update(weights: Any, state: Any, inputs: Any, labels: Any) -> Any:
-        noisy, state = privatizer.update(clipped(weights, inputs, labels), state)
-        moved = jax.tree.map(lambda weight, summed: weight - 0.01 / batch * summed, weights, noisy)
-        return moved, state
-
-    values, examples = put(weights), [put(part.numpy()) for part in (inputs, labels)]
-    state = privatizer.init(values)
-
-    def step() -> None:
-        nonlocal values, state
-        values, state = jax.block_until_ready(update(values, state, *examples))
 
     return step

@@ -23,12 +23,19 @@ from dprepro.accountants.calibration import least_noise
 from dprepro.accountants.opacus import epsilons as epsilons_by_opacus
 from dprepro.accountants.rdp import TAN
 from dprepro.accountants.rdp import epsilons as epsilons_by_formulas
-from dprepro.accountants.records import AccountSettings, Risk, SampledGaussian, relation_of, sensitivity
+from dprepro.accountants.records import (
+    AccountSettings,
+    Risk,
+    SampledGaussian,
+    down,
+    relation_of,
+    sensitivity,
+    up,
+)
 from dprepro.accountants.worst_instance import worst_epsilon
 from dprepro.checking import checked, problem_lines, warn
 from dprepro.errors import UserError
 from dprepro.fields import Count, Delta, Epsilon, Positive
-from dprepro.rounding import down, up
 
 Sampling = Literal["poisson", "fixed", "shuffled", "allocation"]
 # noise multiplier, sampling rate and number of steps, as in the history of Opacus's accountants

@@ -1,11 +1,17 @@
-"""Exceptions whose text is for the user, and functions that format values in messages."""
+"""Exceptions whose text is for the user, stops by a signal, and the format of values in messages."""
 
 import signal
+import threading
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from reprlib import Repr
+from types import FrameType
+from typing import Any
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+StopSignal = Callable[[], signal.Signals | None]
 
 
 class UserError(Exception):
@@ -31,6 +37,40 @@ class Stopped(Exception):
         """``received``: the signal. ``message``: kept work, and how to continue."""
         super().__init__(message)
         self.status = 128 + received  # exit status of a shell for a process ended by a signal
+
+
+@contextmanager
+def recording_signals() -> Iterator[StopSignal]:
+    """Record the first Ctrl-C or TERM instead of ending; a second one ends the process at once.
+
+    Signals that the process was started to ignore, for example by `nohup`, stay ignored. Only the main thread
+    receives signals, so nothing is recorded in other threads.
+
+    Yields:
+        A function that returns the recorded signal, or None.
+    """
+    received: list[signal.Signals] = []
+    handlers_before: dict[signal.Signals, Any] = {}
+
+    def record(number: int, frame: FrameType | None) -> None:
+        received.append(signal.Signals(number))
+        restore()
+
+    def restore() -> None:
+        for number, handler in handlers_before.items():
+            signal.signal(number, handler)
+
+    if threading.current_thread() is threading.main_thread():
+        handlers = {number: signal.getsignal(number) for number in SIGNALS}
+        handlers_before = {
+            number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)
+        }
+        for number in handlers_before:
+            signal.signal(number, record)
+    try:
+        yield lambda: received[0] if received else None
+    finally:
+        restore()
 
 
 class Notice(UserWarning):

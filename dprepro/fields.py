@@ -28,9 +28,8 @@ Sampling = Literal["fixed", "replacement", "poisson", "shuffled", "allocation"]
 Noise = Literal["float32", "grid"]
 # Reason why an example's clipped gradient is a function of that example alone. 'by_construction': the network
 # runs on one example, under `vmap`, or has only layers that torch defines for one example at a time.
-# 'one_at_a_time': it runs on one example after the other. 'tried': the only evidence is trials on made-up
-# inputs, and checks in training; this is no proof.
-Isolation = Literal["by_construction", "one_at_a_time", "tried"]
+# 'one_at_a_time': it runs on one example after the other.
+Isolation = Literal["by_construction", "one_at_a_time"]
 # far below any use, and far above the smallest float
 LEAST_DELTA = 1e-100
 # a delta of .5 or more promises nothing, and near 1 rounding would decide

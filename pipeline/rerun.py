@@ -20,7 +20,7 @@ from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.params import Row, Settings
-from dprepro.pipeline.reporting.intervals import LEVEL, Mean, SeedValues
+from dprepro.pipeline.reporting.verdict import LEVEL, Mean, SeedValues
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import RowEvaluations
 from dprepro.pipeline.results.weights import duration
@@ -60,9 +60,9 @@ class Difference:
         """'same' if each new accuracy is its seed's recorded one; else by whether 0 is in the interval."""
         if self.after.by_seed.items() <= self.before.by_seed.items():
             return "same"
-        if self.mean.half is None:
+        if self.mean.half_width is None:
             return "undecided"
-        return "differs" if abs(self.mean.value) > self.mean.half else "no difference found"
+        return "differs" if abs(self.mean.value) > self.mean.half_width else "no difference found"
 
 
 def rerun(

@@ -30,12 +30,8 @@ from dprepro.pipeline.ledgers.declared import check_spending
 from dprepro.pipeline.ledgers.searched import check_search
 from dprepro.pipeline.params import PARAMS, Row, Settings, pick
 from dprepro.pipeline.params.documents import parse_yaml
-from dprepro.pipeline.params.searched import with_chosen
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.histories import curve_difference
-from dprepro.pipeline.results.predictions import errors_of
 from dprepro.pipeline.results.schema import EvaluationRecord, RowTrainings
-from dprepro.pipeline.results.searches import definition_of
 from dprepro.pipeline.results.weights import repeated, weights_path
 from dprepro.pipeline.transport import dvclock
 
@@ -155,7 +151,7 @@ def _search(
             f"`dvc repro ledger@{wrong}`"
         )
     unchecked = [] if signed else [f"signature: {dvclock.LOCK} has no ledger of its row"]
-    if record.definition != definition_of(name, settings, record.provenance):
+    if record.definition != records.definition_of(name, settings, record.provenance):
         unchecked.append("settings outside the grid: others than now, or recorded in another way")
     return "; ".join(unchecked) or None
 
@@ -229,7 +225,7 @@ def _differing(key: str, revision: str, settings: Settings) -> str | None:
         before = Row.model_validate(entry)
         if before.search and (searched := records.read_search(before.search)):
             # commits of former versions have what the search chose in its record alone
-            chosen = with_chosen({before.search: searched.chosen}, before)
+            chosen = before.with_chosen({before.search: searched.chosen})
             levels = [found | typed for found, typed in zip(chosen, before.levels, strict=True)]
             before = Row.model_validate({**entry, "levels": levels})
     except ValueError:
@@ -266,7 +262,8 @@ def _row(key: str, settings: Settings, lock: dvclock.Lock, measure: bool, quick:
     unplanned = check_plan(key, run, settings)
     evaluation, by_key = records.read_evaluation(key), {training.key: training for training in run.trainings}
     for measured in evaluation.trainings if evaluation else ():
-        if measured.key in by_key and (difference := curve_difference(measured, by_key[measured.key])):
+        trained = by_key.get(measured.key)
+        if trained and (difference := records.curve_difference(measured, trained)):
             raise UserError(
                 f"{records.evaluation_path(key)}: {measured.level}, seed {measured.seed}: {difference}"
             )
@@ -309,7 +306,7 @@ def _row(key: str, settings: Settings, lock: dvclock.Lock, measure: bool, quick:
 def _check_errors(key: str, measured: EvaluationRecord, packed: str) -> None:
     """Compare a recorded accuracy with the recorded errors on the test split."""
     try:
-        share = float((errors_of(packed) == 0).mean())
+        share = float((records.errors_of(packed) == 0).mean())
     except ValueError as problem:
         share, why = -1.0, f"{problem}"
     else:

@@ -22,7 +22,7 @@ def answering(width: int = 100) -> "Console":
 
 def measured(row: str) -> Iterator[str]:
     """Lines such as ``epsilon = 3: test accuracy 96.92 ± 0.82 (n = 3) percent``, one per level."""
-    from dprepro.pipeline.reporting.intervals import mean
+    from dprepro.pipeline.reporting.verdict import mean
     from dprepro.pipeline.reporting.wording import with_interval
     from dprepro.pipeline.results import records
 
@@ -80,12 +80,12 @@ def compared(difference: "Difference", again: str) -> str:
     before, after, apart = difference.before, difference.after, difference.mean
     level = difference.level.replace("=", " = ")
     recorded = f"{level}: test accuracy {with_interval(before.mean, 2)} percent recorded"
-    if len(after.by_seed) > 1 or apart.half is None:
+    if len(after.by_seed) > 1 or apart.half_width is None:
         more = f"{with_interval(after.mean, 2)} {again}; difference {with_interval(apart, 2, True)}"
         return f"{recorded}, {more}: {difference.verdict}"
     value, values = after.mean.value, before.by_seed.values()
     inside = "inside" if min(values) <= value <= max(values) else "outside"
-    low, high = before.mean.value - apart.half, before.mean.value + apart.half
+    low, high = before.mean.value - apart.half_width, before.mean.value + apart.half_width
     expected = "inside" if low <= value <= high else "outside"
     return (
         f"{recorded}, {value:.2f} {again}: {inside} the range of the recorded seeds ({min(values):.2f} to "

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from dprepro.pipeline.params import Settings
     from dprepro.pipeline.reporting.compare import Comparison
-    from dprepro.pipeline.reporting.intervals import Mean
+    from dprepro.pipeline.reporting.verdict import Mean
 
 
 def compare(
@@ -116,4 +116,4 @@ def _table(first: str, second: str, comparisons: list["Comparison"]) -> "Table":
 
 
 def _half(value: "Mean") -> str:
-    return "" if value.half is None else f" ± {value.half:.2f}"
+    return "" if value.half_width is None else f" ± {value.half_width:.2f}"

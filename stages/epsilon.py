@@ -1,8 +1,5 @@
 """`dprepro epsilon`: epsilon of DP-SGD's settings by several accountants, or the noise for an epsilon."""
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -10,7 +7,6 @@ import typer
 if TYPE_CHECKING:
     from dprepro.pipeline.results.schema import Ledger
 
-PATIENCE = 2.0  # seconds
 SELECTION = "an upper bound for the best alone of a drawn number of such trainings"
 
 
@@ -65,14 +61,15 @@ def epsilon(
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole ledger as JSON.")] = False,
 ) -> None:
     """Compute epsilon of DP-SGD by several accountants, or the noise for an epsilon."""
+    from rich.console import Console
+
     from dprepro.accountants.bounds import selection_epsilon
-    from dprepro.accountants.records import AccountantEpsilon
+    from dprepro.accountants.records import AccountantEpsilon, up
     from dprepro.accounting import dpsgd_settings, noise_multiplier
     from dprepro.errors import UserError
     from dprepro.pipeline.ledgers.accountants import fast_accountants
     from dprepro.pipeline.ledgers.ledger import make_ledger
     from dprepro.pipeline.ledgers.sentences import delta_remark
-    from dprepro.rounding import up
 
     if (sigma is None) == (for_epsilon is None):
         raise UserError("--sigma or --for-epsilon; needed: one of them")
@@ -86,7 +83,7 @@ def epsilon(
         "delta": delta,
     }
     options |= {"sampling": sampling, "participations": participations}
-    with _progress():
+    with Console(stderr=True).status("accounting"):
         try:
             settings = dpsgd_settings(1.0 if sigma is None else sigma, **options)
         except UserError as problem:
@@ -111,17 +108,6 @@ def epsilon(
         typer.echo(f"delta {delta:g} is not below 1/N: the mechanism may publish an example", err=True)
     elif remark := delta_remark(delta, examples):
         typer.echo(remark, err=True)
-
-
-@contextmanager
-def _progress() -> Iterator[None]:
-    """Print a line to standard error if the computation takes longer than `PATIENCE` seconds."""
-    timer = threading.Timer(PATIENCE, lambda: typer.echo("accounting ...", err=True))
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def _print(sigma: float, rate: float, ledger: "Ledger") -> None:

@@ -12,7 +12,7 @@ def ledger(
 ) -> None:
     """Compute the privacy ledger of a row: bounds on epsilon for each training run. Needs no weights."""
     from dprepro.pipeline import params
-    from dprepro.pipeline.ledgers.data_budget import budget_of
+    from dprepro.pipeline.ledgers.composition import privacy_budget
     from dprepro.pipeline.ledgers.rows import row_ledgers
     from dprepro.pipeline.ledgers.sentences import data_budget
 
@@ -20,5 +20,5 @@ def ledger(
     print(f"{row}: accounted, {row_ledgers(row, settings)}")
     for line in accounted(row):
         print(f"  {line}")
-    if budget := budget_of(settings.row(row).data, settings):
+    if budget := privacy_budget(settings.row(row).data, settings):
         print(f"  {data_budget(budget)}")

@@ -55,7 +55,7 @@ def data(
     from dprepro.pipeline.data.own.tables import FORMATS
     from dprepro.pipeline.data.prepare import prepare
     from dprepro.pipeline.data.prepared import PREPARED
-    from dprepro.pipeline.ledgers.data_budget import refuse_trained_on
+    from dprepro.pipeline.ledgers.composition import refuse_trained_on
     from dprepro.pipeline.params import PARAMS, load
     from dprepro.pipeline.params.adding import Adding
 

@@ -15,14 +15,15 @@ def plan(
 ) -> None:
     """List the missing training runs and the reasons.
 
-    Expected times are means of recorded trainings: of the same row, else of the same network and method.
+    Expected times are means of recorded trainings: of the same row, else of an epoch
+    of the same network and method.
     """
     from dprepro.pipeline.identity import plan as planning
     from dprepro.pipeline.params import load
 
     settings = load()
     wanted = {key: settings.row(key) for key in rows} if rows else settings.rows
-    planned = [each for each in planning.plan(settings, planning.gpu_here()) if each.row in wanted]
+    planned = [each for each in planning.rows_to_train(settings, planning.gpu_here()) if each.row in wanted]
     for each in planned:
         time = "waits for a GPU" if each.waits else _span(each.seconds)
         kept = f", {each.kept} stand" if each.kept else ""

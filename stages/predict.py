@@ -20,8 +20,8 @@ def predict(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Images, npz of images or features, CSV of texts, CSV or Parquet tables, or folders as "
-            "`new data` takes them."
+            help="Images, folders of images as `new data` takes them, npz of images or features, CSV of "
+            "texts, CSV or Parquet tables."
         ),
     ],
     out: Annotated[Path | None, typer.Option(help="CSV file to write instead of printing.")] = None,
@@ -67,84 +67,58 @@ def _predicted(
     """Head and lines of the CSV, and the predictions for each file.
 
     Raises:
-        UserError: tables have different columns, or none of a folder's images can be classified.
+        UserError: an input can't be classified, or tables have different columns.
     """
     import numpy as np
 
-    from dprepro.errors import UserError, notice
+    from dprepro.errors import UserError
     from dprepro.pipeline.data.own.tables import as_texts
 
     classes = predictor.architecture.classes
     head: list[str] = []
     lines: list[list[str]] = []
     found: list[Predicted] = []
-    unread: list[UserError] = []
     for path, label in _inputs(files):
-        try:
-            one = predictor.predict(path)
-        except UserError as problem:
-            if label is None:
-                raise
-            unread.append(problem)
-            lines.append([str(path), "1", "", ""])
-            continue
+        one = predictor.predict(path)
         if label in classes:
             one = one._replace(labels=np.array([classes.index(label)]))
         found.append(one)
-        for message in one.problems.values():
-            notice(f"{message}; this input has no prediction")
-        numeric = one.outputs.ndim == 1
-        names = [] if numeric else [classes[number] for number in one.outputs.argmax(1)]
+        if one.outputs.ndim == 1:
+            added, answers = [f"predicted {classes[0]}"], [[f"{number:.6g}"] for number in one.outputs]
+        else:
+            added = ["class", *(f"probability of {name}" for name in classes)]
+            answers = [
+                [classes[shares.argmax()], *(f"{share:.4f}" for share in shares)] for shares in one.outputs
+            ]
         if one.lines is None:
             head = ["file", "input", "class", "probability"]
             lines += [
-                [str(path), str(place + 1), *(("", "") if place in one.problems else (name, f"{most:.4f}"))]
-                for place, (name, most) in enumerate(zip(names, one.outputs.max(1), strict=True))
+                [str(path), str(number), answer[0], f"{shares.max():.4f}"]
+                for number, (answer, shares) in enumerate(zip(answers, one.outputs, strict=True), 1)
             ]
             continue
-        answers = ["class", *(f"probability of {name}" for name in classes)]
-        own, added = [*one.lines.columns], [f"predicted {classes[0]}"] if numeric else answers
+        own = [*one.lines.columns]
         while {*own} & {*added}:  # readers of a CSV take the first of two columns of one name
             added = [f"predicted {name}" for name in added]
         if head and [*own, *added] != head:
             raise UserError(f"{path}: other columns than {files[0]}; allowed: tables of the same columns")
         head = [*own, *added]
-        if numeric:
-            found_here = [[f"{number:.6g}"] for number in one.outputs]
-        else:
-            found_here = [
-                [name, *(f"{share:.4f}" for share in shares)]
-                for name, shares in zip(names, one.outputs, strict=True)
-            ]
-        for number in one.problems:
-            found_here[number] = [""] * len(added)
-        lines += [[*line, *answer] for line, answer in zip(as_texts(one.lines), found_here, strict=True)]
-    if unread and not found:
-        raise unread[0]
-    for each in unread:
-        notice(f"{each}; this input has no prediction")
+        lines += [[*line, *answer] for line, answer in zip(as_texts(one.lines), answers, strict=True)]
     return head, lines, found
 
 
 def _inputs(files: Sequence[Path]) -> Iterator[tuple[Path, str | None]]:
-    """Files to classify; for images of a folder also the name of the folder in it, which may be a class.
-
-    A folder may have parts, as for `dprepro new data`: folders of images, or files.
-    """
-    from dprepro.pipeline.data.own.files import ENDINGS, IMAGES, PARTS, images_of, part_of, say_left_out
+    """Files to classify; for images of a folder also the name of the folder in it, which may be a class."""
+    from dprepro.pipeline.data.own.files import PARTS, images_of, part_of, say_left_out
 
     for path in files:
-        if not path.is_dir():
+        parts = [folder for part in PARTS if (folder := part_of(path, part)).is_dir()]
+        images = [(folder, image) for folder in parts or [path] for image in images_of(folder)]
+        if not images:  # a file, or a folder that is refused
             yield path, None
             continue
-        folders = [folder for part in PARTS if (folder := part_of(path, part)).is_dir()] or [path]
-        images = [(folder, image) for folder in folders for image in images_of(folder)]
-        for folder in folders if images else ():
-            say_left_out(folder)
+        say_left_out(path)
         yield from ((image, image.relative_to(folder).parts[0]) for folder, image in images)
-        kinds = [ending for ending in ENDINGS if ending not in IMAGES]
-        parts = [file for part in PARTS for kind in kinds if (file := part_of(path, part, kind)).is_file()]
-        yield from ((file, None) for file in ([] if images else parts or [path]))
 
 
 def _scored(found: list["Predicted"], classes: Sequence[str]) -> Iterator[str]:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from dprepro.accountants.records import SampledGaussian
-from dprepro.rounding import rounded_up
+from dprepro.accountants.records import SampledGaussian, rounded_up
 
 if TYPE_CHECKING:
     from dprepro.pipeline.training.loop import Progress as State

@@ -14,7 +14,7 @@ def build() -> dict[str, str]:
     """Publish with a progress bar; return the ids of the experiments by paper."""
     from dprepro.pipeline import params
     from dprepro.pipeline.files import digest_json, write_text
-    from dprepro.pipeline.reporting.sources import read_sources
+    from dprepro.pipeline.reporting.table import read_sources
     from dprepro.pipeline.tracking.publishing import STORE
     from dprepro.pipeline.tracking.publishing import publish as write
     from dprepro.pipeline.tracking.runs import runs

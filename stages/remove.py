@@ -17,7 +17,7 @@ def data(name: Annotated[str, typer.Argument(help="A key of `own` in params.yaml
     from dprepro.pipeline.data.own.files import FOLDER
     from dprepro.pipeline.data.prepared import PREPARED
     from dprepro.pipeline.data.raw import RAW
-    from dprepro.pipeline.ledgers.data_budget import refuse_trained_on
+    from dprepro.pipeline.ledgers.composition import refuse_trained_on
     from dprepro.pipeline.params import PARAMS, load, pick
     from dprepro.pipeline.params.adding import Adding
 
@@ -42,7 +42,7 @@ def data(name: Annotated[str, typer.Argument(help="A key of `own` in params.yaml
 @remove.command()
 def row(name: Annotated[str, typer.Argument(help="A key of `rows` in params.yaml.")]) -> None:
     """Remove a row of which nothing was trained. Records of trainings are never removed."""
-    from dprepro.pipeline.ledgers.data_budget import refuse_trained
+    from dprepro.pipeline.ledgers.composition import refuse_trained
     from dprepro.pipeline.params import PARAMS, load
     from dprepro.pipeline.params.adding import Adding
 

@@ -8,12 +8,12 @@ if TYPE_CHECKING:
 
 def report() -> None:
     """Write self-contained pages, CSV files and pictures from the records; trains nothing."""
-    from dprepro.pipeline import params
-    from dprepro.pipeline.reporting import report as reporting
+    from dprepro.pipeline.params import load
+    from dprepro.pipeline.reporting.report import write
 
-    settings = params.load()
+    settings = load()
     report_left_out(settings)
-    print(f"{reporting.write(settings)}: written")
+    print(f"{write(settings)}: written")
 
 
 def report_left_out(settings: "Settings") -> None:

@@ -5,7 +5,7 @@ def status() -> None:
     """Summarise valid results, missing results with their reasons, and rows that wait for a GPU."""
     from dprepro.pipeline.identity import status as standing
     from dprepro.pipeline.identity.plan import gpu_here
-    from dprepro.pipeline.ledgers.data_budget import data_budgets
+    from dprepro.pipeline.ledgers.composition import data_budgets
     from dprepro.pipeline.params import load
 
     settings = load()

@@ -7,7 +7,7 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dprepro.pipeline.planning.budget import Choice, Cost, Plan
+    from dprepro.pipeline.planning.budget import SuggestedBudget
 
 tan = typer.Typer(
     no_args_is_help=True, help="Plan a private training by its total amount of noise (Sander et al. 2022)."
@@ -42,11 +42,11 @@ def plan(
     """
     from rich.console import Console
 
-    from dprepro.pipeline.planning.budget import plan as library
+    from dprepro.pipeline.planning.budget import suggest_budget
     from dprepro.stages.answers import answering
 
     with Console(stderr=True).status("accounting"):
-        planned = library(
+        planned = suggest_budget(
             examples,
             delta,
             epsilon,
@@ -65,10 +65,13 @@ def plan(
         console.print(line, soft_wrap=console.is_terminal)
 
 
-def _table(planned: "Plan") -> "Table":
+def _table(planned: "SuggestedBudget") -> "Table":
     from rich import box
     from rich.table import Table
 
+    from dprepro.pipeline.ledgers.sentences import number
+
+    best = planned.recommended
     table = Table(
         title=f"N {planned.examples:,}, epsilon {planned.epsilon:g} by {planned.accountant.upper()} at delta "
         f"{planned.delta:g}",
@@ -81,38 +84,19 @@ def _table(planned: "Plan") -> "Table":
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     for choice in planned.choices:
-        recommended = choice == planned.recommended
         table.add_row(
-            *_cells(choice, planned.recommended),
-            _mark(choice, recommended),
-            style="bold" if recommended else None,
+            *(str(choice.batch), f"{choice.sigma:.4g}", str(choice.steps)),
+            *(f"{choice.rate:.3g}", f"{choice.eta:.3g}"),
+            number(choice.epsilon_tan),  # an approximation, and no bound
+            *(_bound(choice.epsilon_rdp), _bound(choice.epsilon_pld)),
+            *(f"{choice.noise:.2f}", f"{choice.processed:.3g}", f"{choice.processed / best.processed:.3g}"),
+            " ".join(["<- take"] * (choice == best) + ["wall"] * choice.behind_wall),
+            style="bold" if choice == best else None,
         )
     return table
 
 
-def _cells(choice: "Choice", best: "Choice") -> list[str]:
-    from dprepro.pipeline.ledgers.sentences import number
-
-    return [
-        str(choice.batch),
-        f"{choice.sigma:.4g}",
-        str(choice.steps),
-        f"{choice.rate:.3g}",
-        f"{choice.eta:.3g}",
-        number(choice.epsilon_tan),  # an approximation, and no bound
-        _bound(choice.epsilon_rdp),
-        _bound(choice.epsilon_pld),
-        f"{choice.noise:.2f}",
-        f"{choice.processed:.3g}",
-        f"{choice.processed / best.processed:.3g}",
-    ]
-
-
-def _mark(choice: "Choice", recommended: bool) -> str:
-    return " ".join(["<- take"] * recommended + ["wall"] * choice.behind_wall)
-
-
-def _advice(planned: "Plan", simulate: int) -> list[str]:
+def _advice(planned: "SuggestedBudget", simulate: int) -> list[str]:
     best, small = planned.recommended, planned.simulation
     if best.behind_wall:
         why = "all batch sizes are behind the wall, the largest one least."
@@ -124,23 +108,16 @@ def _advice(planned: "Plan", simulate: int) -> list[str]:
     ]
     if small is None:
         return [*lines, f"B {simulate} for tuning would not be cheaper: tune with the recommended B."]
+    spent = f"{_bound(small.epsilon_rdp)} (RDP)"
+    if small.epsilon_pld is not None:
+        spent = f"{_bound(small.epsilon_pld)} (PLD; {_bound(small.epsilon_rdp)} by RDP)"
     return [
         *lines,
         f"Tune with B {small.batch}, sigma {small.sigma:.6g} and the same S, at "
-        f"{_share(small.processed / best.processed)} of the cost. Then train once as recommended.",
-        f"On the private data, each training for tuning spends epsilon {_spent(small)}. "
+        f"1/{best.processed / small.processed:.3g} of the cost. Then train once as recommended.",
+        f"On the private data, each training for tuning spends epsilon {spent}. "
         "Tune on similar public data, or add this epsilon.",
     ]
-
-
-def _spent(small: "Cost") -> str:
-    if small.epsilon_pld is None:
-        return f"{_bound(small.epsilon_rdp)} (RDP)"
-    return f"{_bound(small.epsilon_pld)} (PLD; {_bound(small.epsilon_rdp)} by RDP)"
-
-
-def _share(cost: float) -> str:
-    return f"1/{1 / cost:.3g}"
 
 
 def _bound(epsilon: float | None) -> str:

@@ -75,14 +75,14 @@ def ready(
         UserError: the device can't be used, the row needs a GPU and the device is a CPU, or the row's data
             are not prepared as declared.
     """
-    from dprepro.pipeline.data import prepared
     from dprepro.pipeline.data.declaration import check_declared
+    from dprepro.pipeline.data.prepared import load
 
     row, how = settings.row(key), execution(device, physical)
     if row.needs == "gpu" and how.device.type == "cpu" and not anywhere:
         raise UserError(f"{key}: waits for a GPU (`needs: gpu` in params.yaml), and there is none here")
     check_declared(row.data, settings)
-    return prepared.load(row.data), how
+    return load(row.data), how
 
 
 def train(
@@ -93,28 +93,30 @@ def train(
     checkpoint_every: CheckpointEvery = 60.0,
 ) -> None:
     """Train a row's levels and seeds whose weights are missing. A killed command keeps finished runs."""
-    from dprepro.pipeline import params
+    from dprepro.pipeline.params import load
     from dprepro.pipeline.results import records
     from dprepro.pipeline.results.weights import duration
-    from dprepro.pipeline.training import rows as training
+    from dprepro.pipeline.training.rows import describe_device, missing
+    from dprepro.pipeline.training.rows import train as run_trainings
     from dprepro.stages.progress import showing
 
-    loaded = params.load()
+    loaded = load()
     data, how = ready(row, loaded, device, physical)
     run = records.read_run(row)
-    missing = training.missing(declared := loaded.row(row), run, data)
-    if missing:
+    wanted = missing(declared := loaded.row(row), run, data)
+    if wanted:
         # set by DVC for its stages
         if "DVC_STAGE" in os.environ and (left := _left(loaded)):
             print(left)
-        time = duration(run, [each.level for each in missing])
-        count = f"{len(missing)} of {len(declared.trainings)} to train"
-        print(f"{row}: {count}, {time}, on {training.describe_device(how.device)}", flush=True)
+        time = duration(run, [each.level for each in wanted])
+        count = f"{len(wanted)} of {len(declared.trainings)} to train"
+        print(f"{row}: {count}, {time}, on {describe_device(how.device)}", flush=True)
     with showing(row) as show:
-        done = training.train(
+        trained = run_trainings(
             row, loaded, data, how, show, checkpoint_every, workers=side_by_side(workers, how)
         )
-    print(f"{row}: {done.trained} trained, {done.standing} stand, {done.path}")
+    stand = len(declared.trainings) - trained
+    print(f"{row}: {trained} trained, {stand} stand, {records.run_path(row)}")
 
 
 def _left(settings: "Settings") -> str | None:

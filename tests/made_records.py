@@ -11,7 +11,7 @@ import numpy as np
 
 from dprepro.accountants.records import SampledGaussian
 from dprepro.pipeline.files import digest_file
-from dprepro.pipeline.identity import versions
+from dprepro.pipeline.identity import validity
 from dprepro.pipeline.params import PAPERS
 from dprepro.pipeline.results import records, schema
 from dprepro.pipeline.results.schema import (
@@ -163,7 +163,7 @@ def keep(record: Record, root: Path) -> None:
         return
     before = records.read_run(record.row, root)
     curves = {training.key: training.curves for training in before.trainings} if before else {}
-    made_by = versions.training(record.method, record.model["name"])
+    made_by = validity.training_versions(record.method, record.model["name"])
     origins = tuple(origin.model_copy(update={"made_by": made_by}) for origin in record.origins)
     trained = tuple(
         TrainingRecord(
@@ -190,7 +190,7 @@ def keep(record: Record, root: Path) -> None:
             **training.model_dump(include={"level", "seed", "metrics"}),
             row=record.row,
             weights=None,
-            measured_by=versions.MEASURING,
+            measured_by=validity.MEASURING,
         )
         for training in record.trainings
     )

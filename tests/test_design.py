@@ -6,7 +6,7 @@ from itertools import groupby
 from math import ceil
 from pathlib import Path
 
-from dprepro.pipeline.identity import versions
+from dprepro.pipeline.identity import validity
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/design.md").read_text(encoding="utf-8")
@@ -59,6 +59,6 @@ def test_every_room_is_on_the_map() -> None:
 
 def test_versions_are_the_ones_there_are() -> None:
     declared = {
-        name for name in vars(versions) if name.isupper() and isinstance(getattr(versions, name), int)
+        name for name in vars(validity) if name.isupper() and isinstance(getattr(validity, name), int)
     }
     assert declared <= set(re.findall(r"`([A-Z_]+)`", PAGE))

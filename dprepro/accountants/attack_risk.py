@@ -26,9 +26,8 @@ from dp_accounting.pld.pld_pmf import PLDPmf
 from scipy.stats import norm
 
 from dprepro.accountants.gaussian import Profile, unamplified
-from dprepro.accountants.pld import Losses, losses
-from dprepro.accountants.records import Risk, SampledGaussian
-from dprepro.rounding import rounded_up, up
+from dprepro.accountants.pld import PrivacyLosses, losses
+from dprepro.accountants.records import Risk, SampledGaussian, rounded_up, up
 
 OVERFLOW = 700.0  # largest exponent without overflow
 LINES = 800  # epsilons of a profile that become lines of a curve
@@ -89,7 +88,7 @@ def gaussian_risk(spending: SampledGaussian, steps: int, delta: float, epsilon: 
     """Attack risk of ``steps`` Gaussian steps with proven ``epsilon`` at ``delta``."""
     grid = losses(spending, steps, delta, epsilon)
     curves = [curve_of_lines(np.array([epsilon]), np.array([delta]))]
-    if isinstance(grid, Losses):
+    if isinstance(grid, PrivacyLosses):
         curves.append(curve_of_losses(grid))
     else:
         curves.append(curve_of_profile(grid.delta if grid else unamplified(spending, steps), epsilon))
@@ -101,7 +100,7 @@ def laplace_risk(epsilon: float) -> Risk:
     return attack_risk([curve_of_lines(np.array([epsilon]), np.array([0.0]))], epsilon)
 
 
-def curve_of_losses(losses: Losses) -> Curve:
+def curve_of_losses(losses: PrivacyLosses) -> Curve:
     """Trade-off curve of privacy loss distributions, valid for adding and for removing an example."""
     grid = losses.grid
     parts = [_called_out(grid._pmf_remove, losses.rounding)]

@@ -33,7 +33,14 @@ from scipy.optimize import brentq
 
 from dprepro.accountants.allocation import RandomAllocationDpEvent
 from dprepro.accountants.gaussian import unamplified_epsilon
-from dprepro.accountants.pld import LARGEST_EPSILON, LEAST_EPSILON, Losses, OneStep, composed_losses, losses
+from dprepro.accountants.pld import (
+    LARGEST_EPSILON,
+    LEAST_EPSILON,
+    OneStep,
+    PrivacyLosses,
+    composed_losses,
+    losses,
+)
 from dprepro.accountants.rdp import ORDERS, WHOLE_ORDERS, renyi_divergences, renyi_epsilon
 from dprepro.accountants.records import AccountantEpsilon, NeighboringRelation, SampledGaussian, library
 from dprepro.errors import UserError
@@ -68,7 +75,7 @@ Spending = tuple[SampledGaussian, int, float] | float
 @lru_cache(maxsize=64)
 def bounds_of(
     spending: SampledGaussian, steps: int, delta: float
-) -> tuple[dict[str, AccountantEpsilon], Losses | OneStep | None]:
+) -> tuple[dict[str, AccountantEpsilon], PrivacyLosses | OneStep | None]:
     """Upper bounds on epsilon by name ('rdp', 'pld', 'unamplified'), and the loss distribution of 'pld'."""
     accounting = library("dp-accounting")
     renyi = renyi_epsilon(spending, steps, delta)

@@ -24,9 +24,8 @@ from dp_accounting.pld import PLDAccountant
 from dprepro.accountants.bounds import describe, spent_epsilon
 from dprepro.accountants.pld import LEAST_EPSILON, MOST_AT_ONCE, ROUNDING, losses, pld_epsilon
 from dprepro.accountants.rdp import rdp_epsilon
-from dprepro.accountants.records import SampledGaussian
+from dprepro.accountants.records import SampledGaussian, rounded_up
 from dprepro.errors import UserError
-from dprepro.rounding import rounded_up
 
 Accountant = Literal["rdp", "pld"]
 RELATION = NeighboringRelation.ADD_OR_REMOVE_ONE

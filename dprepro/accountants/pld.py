@@ -40,7 +40,7 @@ MOST_AT_ONCE = 1_000_000
 
 
 @dataclass(frozen=True)
-class Losses:
+class PrivacyLosses:
     """Privacy losses on a grid, and a bound on delta's error from rounding, which is added to every delta."""
 
     grid: PrivacyLossDistribution
@@ -63,9 +63,9 @@ class Losses:
             + self.rounding
         )
 
-    def compose(self, other: "Losses") -> "Losses":
+    def compose(self, other: "PrivacyLosses") -> "PrivacyLosses":
         """Losses of both mechanisms together; their grids must have the same interval."""
-        return Losses(self.grid.compose(other.grid), self.rounding + other.rounding + ROUNDING)
+        return PrivacyLosses(self.grid.compose(other.grid), self.rounding + other.rounding + ROUNDING)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class OneStep:
 
 def losses(
     spending: SampledGaussian, steps: int, delta: float, bound: float, coarseness: float = 1.0
-) -> Losses | OneStep | None:
+) -> PrivacyLosses | OneStep | None:
     """Losses of ``steps`` steps on a grid that suits their epsilon at ``delta``.
 
     Args:
@@ -135,17 +135,17 @@ def _largest_loss(spending: SampledGaussian) -> float:
 
 
 @lru_cache(maxsize=16)
-def composed_losses(spending: SampledGaussian, steps: int, interval: float) -> Losses:
+def composed_losses(spending: SampledGaussian, steps: int, interval: float) -> PrivacyLosses:
     """Losses of the first release and ``steps`` steps, not 'shuffled', on a grid of ``interval``."""
     if spending.first_release is not None:
         first_losses = from_gaussian_mechanism(spending.first_release, value_discretization_interval=interval)
         remaining = spending.model_copy(update={"first_release": None})
-        return Losses(first_losses, ROUNDING).compose(composed_losses(remaining, steps, interval))
+        return PrivacyLosses(first_losses, ROUNDING).compose(composed_losses(remaining, steps, interval))
     if spending.sampling == "allocation":
         epochs = composed_epochs(
             spending.noise_multiplier, spending.batches, spending.participations, steps, interval
         )
-        return Losses(epochs, ROUNDING * steps * spending.participations)
+        return PrivacyLosses(epochs, ROUNDING * steps * spending.participations)
     if spending.grouped:
         step_losses = _group_losses(spending, interval)
     elif spending.sampling == "poisson":
@@ -156,12 +156,12 @@ def composed_losses(spending: SampledGaussian, steps: int, interval: float) -> L
         step_losses = _step_losses(spending, interval)
     rounding = ROUNDING * steps
     if steps == 1:  # composing a single step takes long too
-        return Losses(step_losses, rounding)
+        return PrivacyLosses(step_losses, rounding)
     # many at a time, because each composition truncates rare losses
     repetitions, remainder = divmod(steps, MOST_AT_ONCE)
     parts = [step_losses.self_compose(MOST_AT_ONCE).self_compose(repetitions)] if repetitions else []
     parts += [step_losses.self_compose(remainder)] if remainder else []
-    return Losses(reduce(lambda first, second: first.compose(second), parts), rounding)
+    return PrivacyLosses(reduce(lambda first, second: first.compose(second), parts), rounding)
 
 
 class _Mixture(MixtureGaussianPrivacyLoss):

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from dprepro.accountants.bounds import describe, smallest_bound
-from dprepro.accountants.records import NeighboringRelation, SampledGaussian
+from dprepro.accountants.records import NeighboringRelation, SampledGaussian, up
 from dprepro.auditing.canaries import (
     FEWEST,
     attainable_bounds,
@@ -32,7 +32,7 @@ from dprepro.pipeline.audits import releases
 from dprepro.pipeline.audits.pair import Without
 from dprepro.pipeline.audits.rows import ALPHA, noises, recorded_bounds
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.identity import provenance, versions
+from dprepro.pipeline.identity import provenance, validity
 from dprepro.pipeline.methods.base import Execution, Method
 from dprepro.pipeline.methods.laplace.perturbed import Perturbed
 from dprepro.pipeline.methods.registry import build_method
@@ -42,7 +42,6 @@ from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import FINAL_MODEL, Attack, Audit
 from dprepro.pipeline.training.loop import SeedRun, make_task
-from dprepro.rounding import up
 
 CANARIES = 1000
 SEED = 0
@@ -85,7 +84,7 @@ def audit_model(
         raise UserError(
             f"--level {', '.join(unknown)}: no private level of {key}; allowed: {', '.join(private)}"
         )
-    made_by = versions.auditing(row.method, row.model.name)
+    made_by = validity.auditing_versions(row.method, row.model.name)
     previous = records.read_audit(key, root, final_models=True)
     kept = previous.attacks if previous and previous.made_by == made_by else ()
     trainings = {

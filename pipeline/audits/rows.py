@@ -9,6 +9,7 @@ from typing import Any
 from dp_accounting import GaussianDpEvent
 
 from dprepro.accountants.bounds import describe, smallest_bound
+from dprepro.accountants.records import down, up
 from dprepro.auditing import floating_point
 from dprepro.auditing.epsilon_bounds import (
     ASSUMING_NOTHING,
@@ -22,14 +23,13 @@ from dprepro.auditing.epsilon_bounds import (
 from dprepro.fields import Noise
 from dprepro.pipeline.audits import made_up, mechanism, pair, releases
 from dprepro.pipeline.audits.mechanism import MechanismScores
-from dprepro.pipeline.identity import provenance, versions
+from dprepro.pipeline.identity import provenance, validity
 from dprepro.pipeline.methods.registry import network_sizes
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.methods.spending import Sizes, statement
 from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import FLOATING_POINT, Attack, Audit, EpsilonBound
-from dprepro.rounding import down, up
 
 ALPHA = 0.05  # significance of all bounds of an attack together
 SEES = {
@@ -52,7 +52,7 @@ def audit_row(key: str, settings: Settings, root: Path = Path()) -> Path:
     attacks = tuple(attack for config in private for attack in attacks_on(key, row, config, settings))
     record = Audit(
         row=key,
-        made_by=versions.auditing(row.method, row.model.name),
+        made_by=validity.auditing_versions(row.method, row.model.name),
         versions=provenance.versions(),
         attacks=attacks,
         why_none=None if attacks else statement("nothing_to_attack"),

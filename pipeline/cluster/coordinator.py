@@ -13,19 +13,18 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import Event
 
-from dprepro.errors import Stopped, UserError, printable
+from dprepro.errors import Stopped, UserError, printable, recording_signals
 from dprepro.pipeline.cluster.tasks import RowWork
 from dprepro.pipeline.files import locked
 from dprepro.pipeline.identity.plan import gpu_here
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results.records import CHECKPOINTS
-from dprepro.pipeline.training.stopping import recording_signals
 from dprepro.pipeline.transport import dvclock
 
 LOCK = Path(".dprepro/repro/lock")
 SIGN_EVERY = 60.0  # seconds between signatures; DVC takes a few seconds for any number of stages
 LOOK_EVERY = 0.1  # seconds between looks for a signal, or for the end of a process
-STARTED, ENDED = "started on", "ended with status"  # first and last line of `stages.in_turn` begin so
+STARTED, ENDED = "started on", "ended with status"  # first and last line of `stages.run_commands` begin so
 RETRIES = 2  # further tries of a task that died; one that left a newer checkpoint doesn't count
 
 
@@ -133,9 +132,9 @@ def _run(
     with task.log.open("ab") as log:
         start = log.tell()
         process = subprocess.Popen(
-            [*words, sys.executable, "-P", "-m", "dprepro.stages.in_turn", json.dumps(task.commands)],
+            [*words, sys.executable, "-P", "-m", "dprepro.stages.run_commands", json.dumps(task.commands)],
             env={**os.environ, **environment},
-            stdin=subprocess.PIPE,  # however the coordinator ends, the pipe closes, and `stages.in_turn` ends
+            stdin=subprocess.PIPE,  # `stages.run_commands` ends with this pipe, however this process ends
             stdout=log,
             stderr=subprocess.STDOUT,
             process_group=0,  # Ctrl-C reaches the coordinator alone

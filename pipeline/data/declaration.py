@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dprepro.errors import UserError
-from dprepro.pipeline.data import prepared
-from dprepro.pipeline.data.prepared import PREPARED, Declared, Prepared
+from dprepro.pipeline.data.prepared import PREPARED, Declared, Prepared, manifest_here
 from dprepro.pipeline.files import digest_json
 from dprepro.pipeline.params import PARAMS, Settings
 
@@ -19,7 +18,7 @@ def check_declared(name: str, settings: Settings) -> None:
         UserError: the data set was prepared by another declaration; the message names the key that differs,
             and the commands that prepare the data anew.
     """
-    manifest = prepared.manifest_here(name)
+    manifest = manifest_here(name)
     if manifest is None or (key := changed_key(manifest, name, settings)) is None:
         return
     joined = settings.derived.get(name)
@@ -30,7 +29,7 @@ def check_declared(name: str, settings: Settings) -> None:
 
 def prepared_here(name: str, settings: Settings) -> Prepared | None:
     """Prepared data set ``name`` without its arrays; None if it isn't prepared here as declared now."""
-    manifest = prepared.manifest_here(name)
+    manifest = manifest_here(name)
     if manifest is None or changed_key(manifest, name, settings):
         return None
     return Prepared(name, {}, manifest)

@@ -14,7 +14,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 from tokenize import TokenError
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, Field, NonNegativeInt
@@ -22,6 +22,9 @@ from pydantic import BaseModel, Field, NonNegativeInt
 from dprepro.errors import UserError
 from dprepro.fields import Count
 from dprepro.pipeline.files import Damaged, check_file
+
+if TYPE_CHECKING:
+    from dprepro.pipeline.results.schema import Provenance
 
 PREPARED = Path("data/prepared")
 MANIFEST = "manifest.json"
@@ -97,6 +100,10 @@ class Prepared:
         """Digest of each array, such as 'train.inputs', and of 'start' or 'relevance' if there is one."""
         return dict(self.manifest["digests"])
 
+    def trained(self, origin: "Provenance") -> bool:
+        """Return whether a training of this origin was on these arrays."""
+        return origin.data == self.digests
+
 
 @dataclass(frozen=True)
 class Declared:
@@ -105,6 +112,13 @@ class Declared:
     digest: str  # `Settings.data_digest`
     examples: int  # of the training split
     edition: dict[str, str]  # by raw data set
+
+    def trained(self, origin: "Provenance") -> bool:
+        """Return whether a training of this origin was on data with this declaration."""
+        if origin.declared is not None:
+            return origin.declared == self.digest
+        # a training from before this digest was recorded
+        return (origin.examples, origin.edition) == (self.examples, self.edition)
 
 
 def load(name: str, root: Path = Path()) -> Prepared:

@@ -23,7 +23,7 @@ from dprepro.pipeline.export.inputs import (
     TRUNK,
     VOCABULARY,
     WEIGHTS,
-    Part,
+    FileName,
     Preparation,
     preparation_of,
     read_inputs,
@@ -42,10 +42,15 @@ from dprepro.pipeline.export.networks import (
     training_of,
 )
 from dprepro.pipeline.export.statement import PrivacyStatement
-from dprepro.pipeline.files import digest, digest_json, replacing_folder, write_bytes
-from dprepro.pipeline.ledgers.data_budget import budget_of
-from dprepro.pipeline.limits import RECORD_BYTES, WEIGHTS_BYTES
-from dprepro.pipeline.models.reads import recording_reads
+from dprepro.pipeline.files import (
+    RECORD_BYTES,
+    WEIGHTS_BYTES,
+    digest,
+    digest_json,
+    replacing_folder,
+    write_bytes,
+)
+from dprepro.pipeline.ledgers.composition import privacy_budget
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Level, Record, Seed, TrainingRecord, TrainingResult
@@ -69,7 +74,7 @@ class Exported(Strict):
     preparation: Preparation
     probe: list[list[float]]  # logits of made-up inputs, for comparison on reading
     privacy: PrivacyStatement
-    files: dict[Part, str]  # digest of each file
+    files: dict[FileName, str]  # digest of each file
 
 
 class Predicted(NamedTuple):
@@ -79,7 +84,6 @@ class Predicted(NamedTuple):
     labels: np.ndarray  # (N,) classes, `UNKNOWN` for others; or numbers, NaN for others; (0,): no labels
     lines: "DataFrame | None"  # rows of a table
     unknown: Mapping[str, int]  # number of inputs by label, for labels that are no classes of the network
-    problems: Mapping[int, str]  # messages about lines of a table without a prediction, by their number
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ class Predictor:
     architecture: Architecture
     network: Network
     preparation: Preparation
-    parts: dict[Part, bytes]  # contents of the folder's files
+    contents: dict[FileName, bytes]  # contents of the folder's files
 
     def predict(self, path: Path) -> Predicted:
         """Predictions for the inputs of a file, with its labels.
@@ -98,21 +102,19 @@ class Predictor:
             UserError: as `read_inputs`.
         """
         takes = self.architecture
-        given = read_inputs(path, takes.shape, takes.floats, self.preparation, self.parts)
+        given = read_inputs(path, takes.shape, takes.floats, self.preparation, self.contents)
         outputs = self.network.probabilities(given.inputs)
         if self.preparation.target is not None:
             low, high = self.preparation.target
             numbers_given = tables.as_numbers(given.labels).clip(low, high)  # as in training and evaluation
-            numbers_given[list(given.problems) if len(numbers_given) else []] = np.nan
             found = low + (high - low) * outputs[:, 0]
-            return Predicted(found, numbers_given, given.lines, {}, given.problems)
+            return Predicted(found, numbers_given, given.lines, {})
         numbers = {name: number for number, name in enumerate(takes.classes)}
         known = {*range(len(numbers))}
         labels = [numbers.get(each, each) for each in given.labels]
         right = np.array([each if each in known else UNKNOWN for each in labels], np.int64)
-        right[list(given.problems) if len(right) else []] = UNKNOWN
         unknown = Counter(str(each) for each in labels if each not in known and each != "")
-        return Predicted(outputs, right, given.lines, unknown, given.problems)
+        return Predicted(outputs, right, given.lines, unknown)
 
 
 def export(key: str, level: str | None, seed: int | None, folder: Path, settings: Settings) -> Exported:
@@ -138,9 +140,7 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
     data = prepared.load(row.data)
     trained = training_of(key, row, data, level, seed)
     record, training = _recorded(key, trained, settings)
-    with recording_reads() as reads:
-        network = trained_network(key, trained, row, data)
-    architecture = architecture_of(trained, row, data, reads)
+    network, architecture = trained_network(key, trained, row, data), architecture_of(trained, row, data)
     tensors, logits = tensors_of(network), probe(architecture, network)
     if not np.isfinite(logits).all():
         raise UserError(f"{key}: {trained.level}, seed {trained.seed}: its outputs are not finite")
@@ -161,20 +161,20 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
         {name: value.clone(memory_format=torch.contiguous_format) for name, value in tensors.items()},
         {"format": "pt"},
     )
-    parts: dict[Part, bytes] = {WEIGHTS: weights}
+    contents: dict[FileName, bytes] = {WEIGHTS: weights}
     raw = settings.split(row.data).raw
     sizes = {split: len(part) for split, part in data.splits.items()} | {"train": architecture.examples}
     counts = f"{', '.join(f'{split} {size:,}' for split, size in sizes.items())} examples"
     if trained.settings.get("nominal_examples"):
         counts += " (that of train is a declared number)"
     examples = f"{data.manifest['raw'][raw]['title']}, {counts}"
-    budget = budget_of(row.data, settings)
+    budget = privacy_budget(row.data, settings)
     statement = privacy_statement(record, training, ledgers.versions, examples, digest(weights), budget)
     if (vocabulary := vocabulary_of(data)) is not None:
-        parts[VOCABULARY] = vocabulary
+        contents[VOCABULARY] = vocabulary
     preparation = preparation_of(row, data, settings)
     if preparation.network is not None:
-        parts[TRUNK] = trunk.exported(preparation.network, Path())
+        contents[TRUNK] = trunk.exported(preparation.network, Path())
     exported = Exported(
         dprepro=version("dprepro"),
         row=key,
@@ -184,14 +184,14 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
         preparation=preparation,
         probe=logits,
         privacy=statement,
-        files={name: digest(content) for name, content in parts.items()},
+        files={name: digest(content) for name, content in contents.items()},
     )
     described = json.loads(exported.model_dump_json())
     sealed = {**described, "digest": digest_json(described)}
     config = json.dumps(sealed, indent=1, ensure_ascii=False) + "\n"
     card = model_card(record, training, data, raw, counts, statement, preparation.columns, row.purpose)
     name = f"'{key}' (trained with {level_words(trained.level)}, seed {trained.seed})"
-    files: dict[str, bytes] = {str(part): content for part, content in parts.items()}
+    files: dict[str, bytes] = {str(name): content for name, content in contents.items()}
     files |= {
         CARD: card.encode(),
         f"{STATEMENT}.html": html(statement, name).encode(),
@@ -234,13 +234,13 @@ def folder_predictor(folder: Path) -> Predictor:
             installed dprepro gives other outputs.
     """
     exported = _config(folder / CONFIG)
-    if lacking := [name for name in exported.preparation.parts if name not in exported.files]:
+    if lacking := [name for name in exported.preparation.needed_files if name not in exported.files]:
         raise UserError(f"{folder / CONFIG}: files: lacks {lacking[0]}")
-    parts = {name: _part(folder / name, expected) for name, expected in exported.files.items()}
+    contents = {name: _checked_content(folder / name, expected) for name, expected in exported.files.items()}
     try:
-        if not fits(exported.architecture, len(parts[WEIGHTS])):
+        if not fits(exported.architecture, len(contents[WEIGHTS])):
             raise _other_outputs(folder, exported)
-        network = rebuilt(exported.architecture, safetensors.torch.load(parts[WEIGHTS]))
+        network = rebuilt(exported.architecture, safetensors.torch.load(contents[WEIGHTS]))
         alike = same(exported.probe, probe(exported.architecture, network))
     except UserError as problem:
         raise UserError(f"{folder}: {problem}") from problem
@@ -254,7 +254,7 @@ def folder_predictor(folder: Path) -> Predictor:
         raise UserError(
             f"{folder / CONFIG}: preparation.tokens: {tokens}: not the length of the network's texts"
         )
-    return Predictor(exported.architecture, network, exported.preparation, parts)
+    return Predictor(exported.architecture, network, exported.preparation, contents)
 
 
 def _other_outputs(folder: Path, exported: Exported) -> UserError:
@@ -281,7 +281,7 @@ def _config(path: Path) -> Exported:
         raise UserError(f"{path}: is not what `dprepro export` writes") from problem
 
 
-def _part(path: Path, expected: str) -> bytes:
+def _checked_content(path: Path, expected: str) -> bytes:
     content = _content(path, "it is part of the exported model")
     if digest(content) != expected:
         raise UserError(

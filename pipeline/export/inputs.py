@@ -11,8 +11,7 @@ from dprepro.fields import Strict, omitted
 from dprepro.pipeline.data.own import images, npz, tables, texts, trunk
 from dprepro.pipeline.data.own.files import IMAGES, check_regular
 from dprepro.pipeline.data.prepared import PREPARED, Prepared
-from dprepro.pipeline.files import Damaged, read_checked
-from dprepro.pipeline.limits import OWN_BYTES
+from dprepro.pipeline.files import OWN_BYTES, Damaged, read_checked
 from dprepro.pipeline.params import (
     OwnArrays,
     OwnFeatures,
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 WEIGHTS: Final = "model.safetensors"
 VOCABULARY: Final = "vocabulary.txt"
 TRUNK: Final = "public-network.safetensors"
-Part = Literal["model.safetensors", "vocabulary.txt", "public-network.safetensors"]
+FileName = Literal["model.safetensors", "vocabulary.txt", "public-network.safetensors"]
 
 
 class Given(NamedTuple):
@@ -41,8 +40,6 @@ class Given(NamedTuple):
     inputs: np.ndarray  # (N, ...) as stored in prepared data
     labels: Sequence[Any] = ()  # N names or numbers of classes; (): the file has no labels
     lines: "DataFrame | None" = None  # rows of a table
-    # messages about lines of a table or of texts that are not as declared, by the line's number, from 0
-    problems: Mapping[int, str] = {}
 
 
 class Preparation(Strict):
@@ -61,10 +58,10 @@ class Preparation(Strict):
     channels: Literal[1, 3] = 3  # channels of the public network's images
 
     @property
-    def parts(self) -> list[Part]:
+    def needed_files(self) -> list[FileName]:
         """Files of an exported network that predictions need."""
         texts = self.tokens is not None and self.vectors is None
-        needed: dict[Part, bool] = {WEIGHTS: True, VOCABULARY: texts, TRUNK: self.network is not None}
+        needed: dict[FileName, bool] = {WEIGHTS: True, VOCABULARY: texts, TRUNK: self.network is not None}
         return [name for name, is_needed in needed.items() if is_needed]
 
 
@@ -108,7 +105,7 @@ def read_inputs(
     shape: tuple[int, ...],
     floats: bool,
     preparation: Preparation,
-    parts: Mapping[Part, bytes],
+    contents: Mapping[FileName, bytes],
 ) -> Given:
     """(N, ...) inputs of a file in the form of prepared data, and the file's labels if it has any.
 
@@ -117,10 +114,10 @@ def read_inputs(
         shape: (C, H, W) of the network's images or features.
         floats: whether the network takes features.
         preparation: preparation of files as inputs.
-        parts: contents of the exported network's files, with those that `Preparation.parts` names.
+        contents: contents of the exported network's files, with those of `Preparation.needed_files`.
 
     Raises:
-        UserError: the file is missing, of another type, or its images are of another shape.
+        UserError: the file is missing, of another type, or has an input that the network can't take.
     """
     network = preparation.network
     if network is not None:  # the file has images, whose features are computed at the end
@@ -152,24 +149,17 @@ def read_inputs(
         )
 
         lines = texts.csv_frame(path)
-        if preparation.column not in lines.columns:
-            raise UserError(texts.no_column(path, preparation.column, lines.columns))
-        sentences = lines[preparation.column].tolist()
-        problems = {
-            number: f"{texts.at(path, number)}: no {preparation.column}"
-            for number, sentence in enumerate(sentences)
-            if not sentence
-        }
+        (sentences,) = texts.values(path, lines, preparation.column)
         encoder: Callable[[Sequence[str]], np.ndarray]
         if preparation.vectors is not None:
             encoder = VectorEncoder(preparation.tokens, preparation.vectors)
         else:
-            encoder = Encoder.read(parts[VOCABULARY], preparation.tokens)
-        return Given(encoder(sentences), tables.labels(lines, preparation.label), problems=problems)
+            encoder = Encoder.read(contents[VOCABULARY], preparation.tokens)
+        return Given(encoder(sentences), tables.labels(lines, preparation.label))
     if preparation.columns is not None:
         lines = tables.frame(path)
-        inputs, problems = tables.encode_lines(path, lines, preparation.columns)
-        return Given(inputs, tables.labels(lines, preparation.label), lines, problems)
+        inputs = tables.encode(path, lines, preparation.columns)
+        return Given(inputs, tables.labels(lines, preparation.label), lines)
     numbers: list[int] = []
     if ending != ".npz":
         channels, height, width = shape
@@ -189,5 +179,5 @@ def read_inputs(
             arrays = arrays.clip(*preparation.clip)
         numbers = npz.read_labels(path, preparation.label, len(arrays)) if preparation.label else []
     if network is not None:
-        arrays = trunk.computed(arrays, network, parts[TRUNK], Path(TRUNK))
+        arrays = trunk.computed(arrays, network, contents[TRUNK], Path(TRUNK))
     return Given(arrays, numbers)

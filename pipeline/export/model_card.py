@@ -11,7 +11,7 @@ from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.export.privacy_statement import PrivacyStatement, markdown
 from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.reporting import wording
-from dprepro.pipeline.reporting.intervals import mean
+from dprepro.pipeline.reporting.verdict import mean
 from dprepro.pipeline.results.schema import Errors, Record, TrainingResult
 
 ACCURACY = "test_accuracy"

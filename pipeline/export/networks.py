@@ -1,13 +1,12 @@
 """Trained networks as functions of their inputs, built with or without their training data."""
 
-from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 import torch
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 from torch import Tensor, nn
 
 from dprepro.clipping.functional import Tensors
@@ -15,15 +14,14 @@ from dprepro.errors import UserError, shown
 from dprepro.fields import Count, Strict
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.extensions import extensions
+from dprepro.pipeline.files import INPUT_NUMBERS, WEIGHTS_BYTES
 from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.validity import reason_invalid
-from dprepro.pipeline.limits import INPUT_NUMBERS, WEIGHTS_BYTES
 from dprepro.pipeline.methods.base import CPU, Method, Relevances, Task, shares
 from dprepro.pipeline.methods.registry import build_method, build_net
 from dprepro.pipeline.methods.settings import MethodSettings, method_settings
+from dprepro.pipeline.models import pretrained
 from dprepro.pipeline.models.model import Model
-from dprepro.pipeline.models.reads import Outline, without_reads
 from dprepro.pipeline.params import Row
 from dprepro.pipeline.params.schema import KnownMethod
 from dprepro.pipeline.results import records
@@ -47,7 +45,6 @@ class Architecture(Strict):
     examples: Count
     shape: tuple[Count, ...]  # of an input, as in `Prepared.input_shape`
     classes: tuple[str, ...]
-    reads: list[Any] = Field(default_factory=list)  # outlines of the weight files that `build` reads
     floats: bool = False  # whether inputs are features, (D,) or (C, H, W), not bytes of images
 
     @property
@@ -120,8 +117,8 @@ def trained_network(key: str, trained: TrainingRecord, row: Row, data: Prepared)
         return Network(task.net.eval(), method, method.network(weights, 0))
 
 
-def architecture_of(trained: TrainingRecord, row: Row, data: Prepared, reads: list[Outline]) -> Architecture:
-    """Architecture of a row's training; ``reads``: outlines of weight files that the model's `build` read.
+def architecture_of(trained: TrainingRecord, row: Row, data: Prepared) -> Architecture:
+    """Architecture of a row's training.
 
     Raises:
         UserError: the inputs are features that another network computes.
@@ -139,7 +136,6 @@ def architecture_of(trained: TrainingRecord, row: Row, data: Prepared, reads: li
         examples=settings.population(len(data.splits["train"])),
         shape=data.input_shape,
         classes=tuple(data.manifest["classes"]),
-        reads=reads,
         floats=data.splits["train"].inputs.dtype == np.float32,
     )
 
@@ -197,13 +193,11 @@ def _settings_of(architecture: Architecture) -> MethodSettings:
         raise UserError(f"settings: not those of {architecture.method}: {why}") from problem
 
 
-def _untrained(architecture: Architecture, settings: MethodSettings, tried: bool = True) -> nn.Module:
+def _untrained(architecture: Architecture, settings: MethodSettings, tested: bool = True) -> nn.Module:
     shape, classes = settings.input_shape(architecture.shape), len(architecture.classes)
-    # the model's module must be imported before `without_reads`; `build_net` reports errors of the import
-    with suppress(Exception):
-        extensions("models")[architecture.model.name].load()
-    with without_reads(architecture.reads):
-        return build_net(architecture.model, shape, classes, tried)
+    if architecture.model.network is not None:  # without the file of public weights
+        return pretrained.untrained_net(architecture.model, classes)
+    return build_net(architecture.model, shape, classes, tested)
 
 
 def fits(architecture: Architecture, weights: int) -> bool:
@@ -221,7 +215,7 @@ def fits(architecture: Architecture, weights: int) -> bool:
     if any(prod(shape) > INPUT_NUMBERS for shape in shapes):
         return False
     with torch.device("meta"):
-        net = _untrained(architecture, settings, tried=False)
+        net = _untrained(architecture, settings, tested=False)
     parameters, constants = (
         sum(value.numel() * value.element_size() for value in values)
         for values in (net.parameters(), net.buffers())

@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 
 from dprepro.pipeline.export.statement import PrivacyStatement
 from dprepro.pipeline.ledgers import sentences
-from dprepro.pipeline.ledgers.data_budget import DataBudget
+from dprepro.pipeline.ledgers.composition import DataBudget
 from dprepro.pipeline.reporting import wording
 from dprepro.pipeline.reporting.privacy import not_covered, privacy
 from dprepro.pipeline.reporting.wording import words

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dprepro.pipeline.files import digest_file, digest_files, digest_json, write_json
-from dprepro.pipeline.identity import versions
+from dprepro.pipeline.identity import validity
 from dprepro.pipeline.params import PAPERS, Settings
 from dprepro.pipeline.results import records
 
@@ -27,12 +27,12 @@ def entries(settings: Settings) -> dict[str, Any]:
     """Digests by stage; a stage that runs once for each key, such as each row, has a digest for each key."""
     rows = settings.rows
     searches = {path.stem: digest_file(path) for path in sorted(records.SEARCHES.glob("*.json"))}
-    trained_by = {key: versions.training(row.method, row.model.name) for key, row in rows.items()}
+    trained_by = {key: validity.training_versions(row.method, row.model.name) for key, row in rows.items()}
     # writers of raw files have versions
     made_up = {
         "official": [],
-        "digits": [versions.DIGITS, versions.SYNTHETIC],
-        "synthetic": [versions.SYNTHETIC],
+        "digits": [validity.DIGITS, validity.SYNTHETIC],
+        "synthetic": [validity.SYNTHETIC],
     }[settings.source.kind]
     own = {name: settings.own_of(name) for name in settings.data}
     unlinked = {
@@ -52,23 +52,23 @@ def entries(settings: Settings) -> dict[str, Any]:
         "prepare": {
             name: [
                 data.model_dump(mode="json"),
-                versions.PREPARING_OWN if own[name] else versions.PREPARING,
-                *([versions.FEATURES] if any(settings.own[raw].public_network for raw in own[name]) else []),
-                *([versions.IMAGES] if any(settings.own[raw].kind == "images" for raw in own[name]) else []),
+                validity.PREPARING_OWN if own[name] else validity.PREPARING,
+                *([validity.FEATURES] if any(settings.own[raw].public_network for raw in own[name]) else []),
+                *([validity.IMAGES] if any(settings.own[raw].kind == "images" for raw in own[name]) else []),
                 # equal raw files may have another test part or range now
                 *map(settings.own_digest, own[name]),
             ]
             for name, data in settings.data.items()
         },
         "start": {
-            name: [settings.row_digest(start.row), start.model_dump(mode="json"), versions.STARTING]
+            name: [settings.row_digest(start.row), start.model_dump(mode="json"), validity.STARTING]
             for name, start in settings.starts.items()
         },
         "relevance": {
-            name: [settings.relevance_digest(name), versions.AVERAGING] for name in settings.relevances
+            name: [settings.relevance_digest(name), validity.AVERAGING] for name in settings.relevances
         },
         "train": {key: [settings.row_digest(key), trained_by[key]] for key in rows},
-        "evaluate": {key: [versions.MEASURING] for key in rows},
+        "evaluate": {key: [validity.MEASURING] for key in rows},
         "ledger": {
             # a row's ledger also counts searches over this row that the row doesn't name
             # and a feature range that params.yaml no longer declares
@@ -79,7 +79,7 @@ def entries(settings: Settings) -> dict[str, Any]:
             for key, row in rows.items()
         },
         "audit": {
-            key: [settings.row_digest(key), versions.auditing(row.method, row.model.name)]
+            key: [settings.row_digest(key), validity.auditing_versions(row.method, row.model.name)]
             for key, row in rows.items()
         },
         "account": {key: [settings.account_digest(key)] for key in settings.accounts},
@@ -98,7 +98,7 @@ def entries(settings: Settings) -> dict[str, Any]:
     return {
         **digests,
         # all searches: comparisons also count those that no row of their line names
-        "report": digest_json([lines, plans, searches, words, [trained_by, versions.MEASURING], summaries]),
+        "report": digest_json([lines, plans, searches, words, [trained_by, validity.MEASURING], summaries]),
         "publish": digest_json([lines, words, _bytes_of("tracking")]),
     }
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dprepro.pipeline.data.prepared import Prepared
+from dprepro.pipeline.data.prepared import Declared, Prepared
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.params import Model, Row
 from dprepro.pipeline.results.schema import TrainingRecord
@@ -69,7 +69,12 @@ def frozen_here(model: Model, settings: MethodSettings, seed: int, data: Prepare
     return frozen_fingerprint(fresh_net(seed, model, settings.input_shape(data.input_shape), data.classes))
 
 
-def frozen_changed(entry: TrainingRecord, row: Row, data: Prepared) -> bool:
-    """Return whether `build` gives a training of ``row`` other frozen tensors now than it had."""
+def frozen_changed(entry: TrainingRecord, row: Row, data: Prepared | Declared) -> bool:
+    """Return whether `build` gives a training of ``row`` other frozen tensors now than it had.
+
+    Only prepared data decide the network's size; for others the result is False.
+    """
+    if not isinstance(data, Prepared):
+        return False
     settings = type(row.resolved[0]).recorded(entry.settings)
     return not same_fingerprint(frozen_here(row.model, settings, entry.seed, data), entry.frozen)

@@ -18,7 +18,7 @@ GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # of NVIDIA, AMD, and 
 
 
 @dataclass(frozen=True)
-class Planned:
+class RowToTrain:
     """Row with missing training runs."""
 
     row: str
@@ -29,7 +29,7 @@ class Planned:
     seconds: float | None = None  # expected for the missing trainings; None: no similar row ran
 
 
-def plan(settings: Settings, gpu: bool) -> list[Planned]:
+def rows_to_train(settings: Settings, gpu: bool) -> list[RowToTrain]:
     """Rows with missing training runs: first the rows that this machine can train, by increasing duration.
 
     ``gpu``: whether this machine has a GPU.
@@ -54,32 +54,40 @@ def gpu_here() -> bool:
     return torch.cuda.is_available()
 
 
-def _row(settings: Settings, key: str, run: RowTrainings | None, gpu: bool) -> Planned:
+def _row(settings: Settings, key: str, run: RowTrainings | None, gpu: bool) -> RowToTrain:
     row = settings.rows[key]
     wanted = len(row.trainings)
     waits = row.needs == "gpu" and not gpu
     if run is None:
-        return Planned(key, wanted, 0, (NEVER,), waits)
+        return RowToTrain(key, wanted, 0, (NEVER,), waits)
     data = data_here(key, settings)
     why = [reason_invalid(training, row, data, frozen_changed) for training in run.trainings]
     kept = why.count(None)
     reasons = tuple(dict.fromkeys(reason for reason in why if reason))
     if len(why) < wanted or not reasons:
         reasons = (*reasons, NEVER)
-    return Planned(key, wanted - kept, kept, reasons, waits)
+    return RowToTrain(key, wanted - kept, kept, reasons, waits)
 
 
-def _timed(settings: Settings, planned: Planned, runs: Mapping[str, RowTrainings]) -> Planned:
-    """``planned`` with the mean seconds of recorded trainings: of its row, else of its network and method."""
+def _timed(settings: Settings, planned: RowToTrain, runs: Mapping[str, RowTrainings]) -> RowToTrain:
+    """``planned`` with the mean seconds of the row's recorded trainings.
+
+    If there are none: the mean seconds of an epoch of the same network and method, times the row's epochs.
+    """
 
     def kind(key: str) -> tuple[str, str]:
         return settings.rows[key].model.name, settings.rows[key].method
 
-    same = [key for key in runs if kind(key) == kind(planned.row)]
-    similar = [planned.row] if planned.row in runs else same
-    if not similar:
+    def epochs(key: str) -> float:  # 1 of a method without such a setting
+        return mean(getattr(each, "epochs", 1.0) for each, _ in settings.rows[key].trainings)
+
+    if planned.row in runs:
+        seconds = _seconds(runs[planned.row])
+    elif same := [key for key in runs if kind(key) == kind(planned.row)]:
+        seconds = mean(_seconds(runs[key]) / epochs(key) for key in same) * epochs(planned.row)
+    else:
         return planned
-    return replace(planned, seconds=mean(_seconds(runs[key]) for key in similar) * planned.trainings)
+    return replace(planned, seconds=seconds * planned.trainings)
 
 
 def _seconds(run: RowTrainings) -> float:

@@ -1,22 +1,53 @@
-"""Validity of recorded trainings and accuracies: whether settings, data and code are the present ones."""
+"""Validity of recorded trainings and accuracies: whether settings, data and code are the present ones.
+
+The versions of the code that computes numbers are here, too; a method's version is in its settings, a model's
+in its file (`VERSION`). Raise a version if the same settings would give other numbers from then on; results
+of earlier versions become invalid. A faster or renamed implementation keeps its version. Golden values
+(`tests/golden/`) detect changed numbers.
+"""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from dprepro.pipeline.data.prepared import Declared, Prepared
-from dprepro.pipeline.identity import versions
+from dprepro.pipeline.methods.settings import method_settings
+from dprepro.pipeline.models.model import version
 from dprepro.pipeline.params import Model, Row
 from dprepro.pipeline.results.schema import EvaluationRecord, TrainingRecord
 
+if TYPE_CHECKING:
+    from dprepro.pipeline.data.prepared import Declared, Prepared
+
+DIGITS = 1  # scikit-learn's digits in MNIST's files: pipeline/data/digits.py
+SYNTHETIC = 1  # raw files that the project makes up: pipeline/data/synthetic.py
+PREPARING = 1  # splits of catalogued data: pipeline/data/prepare.py
+PREPARING_OWN = 1  # splits of the user's own files: pipeline/data/own/
+IMAGES = 2  # reading of image files: pipeline/data/own/images.py
+FEATURES = 2  # features by a public network: pipeline/data/own/trunk.py
+STARTING = 1  # initial weights, and features: pipeline/pretrained/starts.py
+AVERAGING = 1  # relevances: pipeline/pretrained/relevance.py
+MEASURING = 1  # accuracies of trained weights: pipeline/training/evaluation.py
+AUDITING = 4  # attacks: pipeline/audits/
+
 # whether a training's frozen tensors differ from those of its row on these data: `frozen.frozen_changed`
-FrozenChanged = Callable[[TrainingRecord, Row, Prepared], bool]
+FrozenChanged = Callable[[TrainingRecord, Row, "Prepared | Declared"], bool]
+
+
+def training_versions(method: str, model: str) -> dict[str, int]:
+    """Versions of the code that trains a row with this method and model."""
+    return {"method": method_settings()[method].version, "model": version(model)}
+
+
+def auditing_versions(method: str, model: str) -> dict[str, int]:
+    """Versions of the attacked code and of the attacks."""
+    return {**training_versions(method, model), "audit": AUDITING}
 
 
 def reason_invalid(
     entry: TrainingRecord,
     row: Row,
-    data: Prepared | Declared | None,
+    data: "Prepared | Declared | None",
     frozen_changed: FrozenChanged | None,
     *,
     code: bool = True,
@@ -46,11 +77,11 @@ def reason_invalid(
     options = (entry.data, entry.origin.reproducible) == (row.data, row.reproducible)
     if not (network and options and declared.get(entry.key) == settings):
         return "settings"
-    if data is not None and not _has_data(entry, data):
+    if data is not None and not data.trained(entry.origin):
         return "data"
     if code and (changed := _other_version(entry, row)):
         return changed
-    if entry.frozen and frozen_changed and isinstance(data, Prepared) and frozen_changed(entry, row, data):
+    if entry.frozen and frozen_changed and data is not None and frozen_changed(entry, row, data):
         return "frozen tensors"
     return None
 
@@ -61,18 +92,9 @@ def reason_unmeasured(measured: EvaluationRecord | None, entry: TrainingRecord) 
         return "not measured"
     if measured.weights != entry.weights:
         return "other weights"
-    return None if measured.measured_by == versions.MEASURING else "measuring version"
-
-
-def _has_data(entry: TrainingRecord, data: Prepared | Declared) -> bool:
-    if isinstance(data, Prepared):
-        return entry.origin.data == data.digests
-    if entry.origin.declared is not None:
-        return entry.origin.declared == data.digest
-    # a training from before this digest was recorded
-    return (entry.origin.examples, entry.origin.edition) == (data.examples, data.edition)
+    return None if measured.measured_by == MEASURING else "measuring version"
 
 
 def _other_version(entry: TrainingRecord, row: Row) -> str | None:
-    here = versions.training(row.method, row.model.name)
+    here = training_versions(row.method, row.model.name)
     return next((f"{part} version" for part in here if entry.origin.made_by.get(part) != here[part]), None)

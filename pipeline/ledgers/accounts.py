@@ -11,13 +11,12 @@ from dprepro.accountants.rdp import (
     tan_divergence,
     tan_epsilon,
 )
-from dprepro.accountants.records import AccountSettings
+from dprepro.accountants.records import AccountSettings, up
 from dprepro.pipeline.identity.provenance import versions
 from dprepro.pipeline.ledgers.ledger import make_ledger
 from dprepro.pipeline.params import Settings, pick
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import LedgerEntry, Ledgers
-from dprepro.rounding import up
 
 
 def account(key: str, settings: Settings, root: Path = Path()) -> Path:

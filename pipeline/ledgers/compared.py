@@ -4,6 +4,7 @@ import re
 from math import isclose
 from typing import Any
 
+from dprepro.accountants.records import MACHINE_TOLERANCE
 from dprepro.errors import UserError, shown
 from dprepro.pipeline.ledgers.accountants import fast_accountants, slow_names
 from dprepro.pipeline.ledgers.composition import row_composition
@@ -11,7 +12,6 @@ from dprepro.pipeline.ledgers.rows import entries, history_steps
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Composition, Ledger, LedgerEntry, Ledgers, RowTrainings
-from dprepro.rounding import MACHINE_TOLERANCE
 
 VERSION = re.compile(r" \d[^ ()]*(?=\))")  # of a library, in an accountant's name
 

@@ -13,12 +13,18 @@ from dprepro.accountants.gaussian import gaussian_epsilon, unamplified
 from dprepro.accountants.laplace import Releases
 from dprepro.accountants.pld import pld_epsilon
 from dprepro.accountants.rdp import rdp_epsilon
-from dprepro.accountants.records import AccountantEpsilon, NeighboringRelation, SampledGaussian, library
+from dprepro.accountants.records import (
+    AccountantEpsilon,
+    NeighboringRelation,
+    SampledGaussian,
+    down,
+    library,
+    up,
+)
 from dprepro.accountants.worst_instance import worst_epsilon
 from dprepro.pipeline.ledgers.accountants import accountants
 from dprepro.pipeline.methods.spending import Statement, statement
 from dprepro.pipeline.results.schema import Ledger, Released, TrainingRecord, unit_of
-from dprepro.rounding import down, up
 
 EXACT = "exact for Gaussian noise, composed over epochs"
 LIMIT = "an approximation by the central limit theorem, not a bound"

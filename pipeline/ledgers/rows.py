@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from dprepro.accountants.records import MACHINE_TOLERANCE
 from dprepro.errors import UserError
 from dprepro.pipeline.files import digest_json
 from dprepro.pipeline.identity.provenance import versions
@@ -19,7 +20,6 @@ from dprepro.pipeline.params import Settings
 from dprepro.pipeline.params.own import OWN, OwnTable
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import LedgerEntry, Ledgers, RowTrainings, TrainingKey, TrainingRecord
-from dprepro.rounding import MACHINE_TOLERANCE
 
 # fields of a training that decide its ledger
 DECISIVE = {

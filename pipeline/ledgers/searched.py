@@ -6,9 +6,7 @@ from pathlib import Path
 from dprepro.errors import UserError
 from dprepro.pipeline.ledgers.declared import CALIBRATED, declared_guarantee
 from dprepro.pipeline.params import PARAMS, Settings
-from dprepro.pipeline.params.searched import candidates, differing
 from dprepro.pipeline.results.schema import SearchRecord, TrainingSpent
-from dprepro.pipeline.results.searches import candidate_spent
 
 
 def check_search(record: SearchRecord, settings: Settings) -> None:
@@ -21,9 +19,9 @@ def check_search(record: SearchRecord, settings: Settings) -> None:
     row = settings.row(definition.row)
     if record.row != definition.row or record.provenance.reproducible != row.reproducible:
         raise UserError(f"row or reproducible: not what {PARAMS} has")
-    if wrong := differing(name, record.chosen, settings):
+    if wrong := settings.not_chosen(name, record.chosen):
         raise UserError(f"{PARAMS}: {wrong}; `dprepro search {name}` writes its choice")
-    choices = list(candidates(name, settings))
+    choices = list(settings.candidates(name))
     declared_candidates = [
         (row.level(configured), values, definition.seeds) for values, configured in choices
     ]
@@ -50,7 +48,7 @@ def check_search(record: SearchRecord, settings: Settings) -> None:
             row.method, configured, row.model, row.data, record.provenance.examples, settings, Path()
         )
         steps = configured.total_steps(record.provenance.examples)
-        expected = None if made is None else candidate_spent(made, steps)
+        expected = None if made is None else TrainingSpent.of(made, steps)
         if made is not None and not _same_spending(candidate.spent, expected):
             raise UserError(f"{where}: spent: not what its settings come to")
 

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from math import isinf
 from typing import TYPE_CHECKING
 
-from dprepro.accountants.records import Risk
+from dprepro.accountants.records import Risk, rounded_down, rounded_up
 from dprepro.errors import counted
 from dprepro.fields import is_large_delta
 from dprepro.pipeline.results.schema import EXAMPLE, Composition, Ledger
-from dprepro.rounding import rounded_down, rounded_up
 
 if TYPE_CHECKING:
-    from dprepro.pipeline.ledgers.data_budget import DataBudget
+    from dprepro.pipeline.ledgers.composition import DataBudget
 
 LARGE = 1e6
 

@@ -14,7 +14,7 @@ MARGIN = 4  # pixels of padding around an image before it is cropped
 
 def crop_flip(
     images: Tensor,
-    draws: Tensor,
+    uniforms: Tensor,
     side: int | None = None,
     padding: Literal["constant", "reflect"] = "constant",
 ) -> Tensor:
@@ -22,7 +22,7 @@ def crop_flip(
 
     Args:
         images: (..., C, H, W), uint8 or float.
-        draws: three uniform random numbers in [0, 1) per image, in the order of the images. The first two
+        uniforms: three uniform random numbers in [0, 1) per image, in the order of the images. The first two
             choose the top and the left edge of the crop. If the third is .5 or more, the crop is mirrored.
         side: side of the crops in pixels; None: the images' size.
         padding: zeros ('constant'), or the image mirrored at its border pixels ('reflect'). 'reflect' needs
@@ -47,7 +47,7 @@ def crop_flip(
             f"settings.side: {side} is too large for images padded with {MARGIN} pixels; "
             f"allowed: 1 to {min(sizes) + 2 * MARGIN}"
         )
-    top, left, mirror = draws.reshape(-1, 3).T
+    top, left, mirror = uniforms.reshape(-1, 3).T
     padded = F.pad(images.flatten(0, -4), (MARGIN,) * 4, mode=padding)
     rows = _offsets(top, margins[0]) + torch.arange(
         height, device=images.device
@@ -74,9 +74,9 @@ def centred(images: Tensor, side: int) -> Tensor:
     return F.pad(images, (left, side - width - left, top, side - height - top))
 
 
-def _offsets(draws: Tensor, last: int) -> Tensor:
-    """(N, 1) offsets in whole pixels from 0 to ``last``, for uniform ``draws`` (N,) in [0, 1)."""
-    return (draws * (last + 1)).long()[:, None]
+def _offsets(uniforms: Tensor, last: int) -> Tensor:
+    """(N, 1) offsets in whole pixels from 0 to ``last``, for ``uniforms`` (N,) in [0, 1)."""
+    return (uniforms * (last + 1)).long()[:, None]
 
 
 class Transforms:
@@ -100,9 +100,9 @@ class Transforms:
             stored = centred(stored, self.side)
         return self.scaled(as_input(stored))
 
-    def augmented(self, stored: Tensor, draws: Tensor) -> Tensor:
-        """Random crops (..., C, S, S) of side S, half of them mirrored; ``draws`` as for `crop_flip`."""
-        return self.scaled(as_input(crop_flip(stored, draws, self.side)))
+    def augmented(self, stored: Tensor, uniforms: Tensor) -> Tensor:
+        """Random crops (..., C, S, S) of side S, half of them mirrored; ``uniforms`` as for `crop_flip`."""
+        return self.scaled(as_input(crop_flip(stored, uniforms, self.side)))
 
     def scaled(self, inputs: Tensor) -> Tensor:
         """(..., C, H, W) floats in [0, 1] scaled by the public images' statistics; tokens stay unchanged."""

@@ -46,7 +46,7 @@ class PrivateSteps(Method):
     """Steps on Poisson samples or allocated batches; gradients are clipped, the sum gets Gaussian noise."""
 
     copies = 1  # augmented copies of an example, whose gradients are averaged before clipping
-    draws = 0  # number of uniform numbers for the augmentation of one example
+    uniform_count = 0  # number of uniform numbers for the augmentation of one example
 
     @cached_property
     def mechanism(self) -> GaussianMechanism | None:
@@ -165,8 +165,7 @@ class PrivateSteps(Method):
                     sums[name] += value
                 else:
                     sums[name] = value.double() if in_float64 else value
-            # a mini-set is present if any of its examples is
-            present = (mask.reshape(len(mask), -1).amax(1) > 0).to(mask)
+            present = (mask > 0).to(mask)  # the mask of a batch may have class weights
             norms = pass_sum.norms.float()
             if self.class_weights is not None:  # the norms are those before the loss is weighted
                 norms = norms * mask[:, None]
@@ -233,21 +232,21 @@ class PrivateSteps(Method):
             return sums
         return self.mechanism.release(sums, bounds, self.task.streams, step)
 
-    def train_inputs(self, stored: Tensor, draws: Tensor | None) -> Tensor:
+    def train_inputs(self, stored: Tensor, uniforms: Tensor | None) -> Tensor:
         """Network inputs for ``stored`` (L, ...), L examples.
 
-        Methods with augmentation use ``draws`` (L, D): D random numbers for each example.
+        Methods with augmentation use ``uniforms`` (L, D): D random numbers for each example.
         """
         return self.test_inputs(stored)
 
     def augmentation(self, chosen: Tensor, step: int) -> Tensor:
         """Random numbers (K, D), or (K, S, D) for mini-sets, that augment the examples `Sample.chosen`.
 
-        K and S are as in `Sample`, and D is `draws`. The numbers are drawn for the whole sample, so its
-        augmented copies don't depend on the division into passes.
+        K and S are as in `Sample`, and D is `uniform_count`. The numbers are drawn for the whole sample, so
+        its augmented copies don't depend on the division into passes.
         """
-        size = chosen.numel() * self.draws
-        return self.task.streams.uniform(step, size, "augment").reshape(*chosen.shape, self.draws)
+        size = chosen.numel() * self.uniform_count
+        return self.task.streams.uniform(step, size, "augment").reshape(*chosen.shape, self.uniform_count)
 
     def pass_size(self, sample: Sample) -> int:
         """Number of examples, or mini-sets, in one forward pass."""
@@ -257,13 +256,13 @@ class PrivateSteps(Method):
     def _batches(
         self, sample: Sample, passes: list[Pass], step: int
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Inputs (L, ...) of each pass of L units; labels and mask, (L,), or (L, S) for mini-sets."""
-        draws = self.augmentation(sample.chosen, step) if self.draws else None
+        """Inputs (L, ...) of each pass of L units; labels (L,), or (L, S) for mini-sets; mask (L,)."""
+        uniforms = self.augmentation(sample.chosen, step) if self.uniform_count else None
         for piece, *_ in passes:
             chosen = sample.chosen[piece]
             # nine times as fast as a two-dimensional index
             stored = self.task.inputs.index_select(0, chosen.flatten()).unflatten(0, chosen.shape)
-            inputs = self.train_inputs(stored, None if draws is None else draws[piece])
+            inputs = self.train_inputs(stored, None if uniforms is None else uniforms[piece])
             labels, mask = self.task.labels[chosen], sample.mask[piece]
             if self.class_weights is not None:
                 mask = mask * self.class_weights[labels]

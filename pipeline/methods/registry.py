@@ -20,7 +20,6 @@ from dprepro.pipeline.methods.spending import NetworkSizes
 from dprepro.pipeline.models.model import Model, architectures
 
 OURS = Path(__file__).resolve().parents[1] / "models"
-SIDES = (28, 32, 64, 224)  # usual sides of images, in pixels
 
 
 def build_method(name: str, task: Task, settings: MethodSettings, normalization: str) -> Method:
@@ -51,10 +50,10 @@ def training_class(method: str) -> type[Method]:
     return trainer
 
 
-def build_net(model: Model, shape: tuple[int, ...], classes: int, tried: bool = True) -> nn.Module:
+def build_net(model: Model, shape: tuple[int, ...], classes: int, tested: bool = True) -> nn.Module:
     """Network of the model's file with fresh weights, for inputs of ``shape`` (`Prepared.input_shape`).
 
-    The network is tested on two made-up inputs; weights, buffers and random state stay unchanged. ``tried``
+    The network is tested on two made-up inputs; weights, buffers and random state stay unchanged. ``tested``
     is False on the device 'meta': a test there would load torch's compiler, which takes seconds.
 
     Raises:
@@ -65,22 +64,18 @@ def build_net(model: Model, shape: tuple[int, ...], classes: int, tried: bool = 
     try:
         with warnings.catch_warnings(action="ignore", category=UserWarning):  # of layers without weights
             net: nn.Module = part.load().build(model, shape, classes)
-        problem = _problem(net, shape, classes) if tried else None
+        problem = _problem(net, shape, classes) if tested else None
     except UserError:
         raise
     except Exception as error:  # the model's code may raise any exception
         reason = (
             f"can't be built for inputs of shape {shape}: {type(error).__name__}: {printable(str(error))}"
         )
-        if (side := _fitting_side(model, shape, classes)) is not None:
-            reason = (
-                f"can't take images of {shape[1]}x{shape[2]}; `--size {side}` of `new data --images` scales "
-                "them, and other models may take them"
-            )
-        elif OURS in part.path.resolve().parents:  # torch's words help nobody who didn't write the model
+        if OURS in part.path.resolve().parents:  # torch's words help nobody who didn't write the model
             able = _models_for(shape, classes)
             if model.name not in able:  # otherwise its settings don't fit, as it says itself
                 reason = f"can't take {_words(shape)}; allowed: {', '.join(able) or 'none'}"
+                reason += "; `--size` of `new data --images` scales images" if len(shape) == 3 else ""
         raise UserError(f"{part.path}: model {model.name!r} {reason}") from error
     if problem is not None:
         raise UserError(f"{part.path}: model {model.name!r}: {problem}")
@@ -109,19 +104,6 @@ def _models_for(shape: tuple[int, ...], classes: int) -> list[str]:
                 continue
             found.append(name)
     return found
-
-
-def _fitting_side(model: Model, shape: tuple[int, ...], classes: int) -> int | None:
-    """First of `SIDES` above a side of ``shape`` at which the model can be built; None without one."""
-    build = extensions("models")[model.name].load().build
-    for side in SIDES if len(shape) == 3 else ():
-        larger = (shape[0], side, side)
-        try:
-            if side > min(shape[1:]) and _problem(build(model, larger, classes), larger, classes) is None:
-                return side
-        except Exception:  # the model's code may raise any exception
-            continue
-    return None
 
 
 def fresh_net(seed: int, model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:

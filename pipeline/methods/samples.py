@@ -19,7 +19,7 @@ class Sample(NamedTuple):
     """Clipped units of one step: K examples, or K mini-sets of S examples."""
 
     chosen: Tensor  # (K,) or (K, S) positions in the training split
-    mask: Tensor  # same shape; 1 for examples, 0 for padding
+    mask: Tensor  # (K,); 0 for the one example in place of an empty sample, otherwise 1
     parts: tuple[int, ...] = ()  # sizes, along K, of parts that are summed separately; (): one part
 
     def pieces(self, pass_size: int) -> Iterator[tuple[slice, int]]:

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dprepro.errors import UserError, reading, shown
-from dprepro.pipeline.files import digest
-from dprepro.pipeline.limits import WEIGHTS_BYTES
+from dprepro.pipeline.files import WEIGHTS_BYTES, digest
 from dprepro.pipeline.models.adapters import add_adapters, last_linear
 from dprepro.pipeline.models.model import Model, PublicWeights
 
@@ -42,10 +41,24 @@ class Scaled(nn.Module):
 
 def build(model: Model, shape: tuple[int, ...], classes: int) -> nn.Module:
     """Network for images of ``shape`` (C, H, W), with adapters of `model.rank` or trained as a whole."""
-    network = model.network
-    assert network is not None, "checked with the model's settings"
-    net = loaded(network.architecture, declared_tensors(network), network.weights)
-    return nn.Sequential(Scaled(network), add_adapters(net, model.rank, classes)).eval()
+    network = _network(model)
+    return _assembled(
+        model, loaded(network.architecture, declared_tensors(network), network.weights), classes
+    )
+
+
+def untrained_net(model: Model, classes: int) -> nn.Module:
+    """Network of `build` with fresh weights, for tensors that an exported folder has."""
+    return _assembled(model, untrained(_network(model).architecture), classes)
+
+
+def _assembled(model: Model, net: nn.Module, classes: int) -> nn.Module:
+    return nn.Sequential(Scaled(_network(model)), add_adapters(net, model.rank, classes)).eval()
+
+
+def _network(model: Model) -> PublicWeights:
+    assert model.network is not None, "checked with the model's settings"
+    return model.network
 
 
 def untrained(architecture: str) -> nn.Module:

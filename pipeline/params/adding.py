@@ -4,23 +4,22 @@ A round trip through ruamel.yaml would lay out most lines anew. So text is chang
 """
 
 import re
-import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
 from dprepro.errors import UserError, reading
 from dprepro.fields import KEY
 from dprepro.pipeline.files import write_text
 from dprepro.pipeline.params.documents import flow, parse_yaml
 from dprepro.pipeline.params.reading import parse
-from dprepro.pipeline.params.searched import Choices, with_chosen
+from dprepro.pipeline.params.schema import Choices
 from dprepro.pipeline.params.settings import PARAMS, Settings, pick
 
-WIDTH = 118  # of a line, without what follows the last level
+WIDTH = 110  # of a line of levels
 
 
 class Adding:
@@ -132,87 +131,26 @@ class Adding:
     def levels(self, rows: Mapping[str, list[dict[str, Any]]]) -> None:
         """Change the text so that each row has the levels that ``rows`` has for it.
 
-        A row's own levels are changed in place. A row that takes over levels from another entry gets own ones
-        if the levels differ.
+        Raises:
+            UserError: a row shares its levels with another entry, or they have comments.
         """
         for key, levels in rows.items():
             if self.content["rows"][key]["levels"] == levels:
                 continue
-            row = dict(_pairs(dict(_pairs(YAML().compose(self.text)))["rows"]))[key]
-            entry = _holder(row)
-            own = dict(_pairs(entry)).get("levels")
-            changes = None
-            if isinstance(own, SequenceNode) and _holds(row, own) and self._is_rich(own):
-                changes = self._level_changes(own, levels)
-            if changes is None:
-                changes = [self._own_levels(key, entry, own, levels)]
-            for start, end, text in sorted(changes, reverse=True):
-                self.text = self.text[:start] + text + self.text[end:]
+            entries = dict(_pairs(dict(_pairs(YAML().compose(self.text)))["rows"]))
+            own, written = dict(_pairs(entries[key])).get("levels"), [*map(flow, levels)]
+            text = _text_of(own, entries[key], self.text)
+            if own is None or text is None or re.search("[#&]", text):
+                raise UserError(
+                    f"{self.path}: rows.{key}.levels: shared with another entry, or with comments; "
+                    f"write them yourself: levels: [{', '.join(written)}]"
+                )
+            column = own.start_mark.column
+            short = column + sum(map(len, written)) + 2 * len(written) < WIDTH
+            listed = (", " if short else f",\n{' ' * (column + 1)}").join(written)
+            start = own.start_mark.index
+            self.text = f"{self.text[:start]}[{listed}]{self.text[start + len(text) :]}"
             self.content = parse_yaml(self.text, self.path)
-            if self.content["rows"][key]["levels"] != levels:
-                raise UserError(f"{self.path}: rows.{key}.levels: laid out so that they can't be changed")
-
-    def _own_levels(
-        self, key: str, row: Node, own: Node | None, levels: list[dict[str, Any]]
-    ) -> tuple[int, int, str]:
-        """Change that writes out the levels of a row; ``own``: its present ones, None or perhaps an alias."""
-        margin = " " * row.value[0][0].start_mark.column
-        inside = own is not None and _holds(row, own)
-        anchor = f"&{own.anchor} " if inside and own is not None and own.anchor else ""
-        listed = ", ".join(flow(level).replace(" ", "\0") for level in levels)
-        begins, start, column = f"levels: {anchor}[", 0, len(margin)
-        if own is not None:
-            name = next(name for name, _ in row.value if name.value == "levels")
-            start, column = name.start_mark.index, name.start_mark.column
-            alias = re.compile(r":\s*\*[\w-]+").match(self.text, name.end_mark.index)
-            end = own.end_mark.index if inside else alias.end() if alias else name.end_mark.index
-        if own is None or column + len(f"{begins}{listed}]") > WIDTH:
-            column = len(margin)  # in a line of its own
-        lines = textwrap.wrap(f"{begins}{listed}]", WIDTH - column, break_long_words=False)
-        text = f"\n{' ' * (column + len(begins))}".join(lines).replace("\0", " ")
-        if own is not None:
-            own_line = column < name.start_mark.column
-            return (
-                (len(self.text[:start].rstrip()), end, f"\n{margin}{text}")
-                if own_line
-                else (start, end, text)
-            )
-        if isinstance(row, MappingNode) and row.flow_style:
-            end = row.end_mark.index - 1
-            return end, end, f",\n{margin}{text}"
-        end = len(self.text[: row.end_mark.index].rstrip())
-        return end, end, f"\n{margin}{text}"
-
-    def _is_rich(self, own: Node) -> bool:
-        """Return whether levels have comments, or anchors that other entries may name."""
-        text = self.text[own.start_mark.index : own.end_mark.index]
-        return bool(re.search("[#&]", text.removeprefix(f"&{own.anchor}")))
-
-    def _level_changes(
-        self, own: SequenceNode, levels: list[dict[str, Any]]
-    ) -> list[tuple[int, int, str]] | None:
-        """Changes of text from a row's own levels to ``levels``; None: they need a text of their own."""
-        changes = []
-        for node, level in zip(own.value, levels, strict=False):
-            present = dict(_pairs(node))
-            if not _holds(own, node) or not present.keys() <= level.keys():
-                return None
-            for name, value in level.items():
-                text, scalar = flow({name: value})[1:-1], present.get(name)
-                if isinstance(scalar, ScalarNode) and YAML(typ="safe").load(scalar.value) == value:
-                    continue
-                if not node.flow_style:
-                    return None
-                if scalar is None:
-                    end = node.end_mark.index - 1
-                    changes.append((end, end, f", {text}"))
-                elif isinstance(scalar, ScalarNode):
-                    changes.append((scalar.start_mark.index, scalar.end_mark.index, text[len(name) + 2 :]))
-        end = len(self.text[: own.value[-1].end_mark.index].rstrip())
-        # in the same line, or as items below the last one
-        item = ", " if own.flow_style else f"\n{' ' * own.start_mark.column}- "
-        added = "".join(f"{item}{flow(level)}" for level in levels[len(own.value) :])
-        return [*changes, (end, end, added)]
 
     def _entries(self, section: str) -> dict[str, Any]:
         """Entries of a section."""
@@ -253,17 +191,15 @@ class Adding:
 def write_chosen(choices: Choices, path: Path = PARAMS) -> list[str]:
     """Write the values that searches chose at each level into the levels of the rows that name the searches.
 
-    All other rows keep their settings, also those that take over the levels of a changed row.
-
     Returns:
         The changed rows.
 
     Raises:
-        UserError: a row can't have the values, or the file's layout allows no changes.
+        UserError: a row can't have the values, or `Adding.levels` can't write them.
     """
     adding = Adding(path)
     rows = parse(adding.content, path, complete=False).rows
-    levels = {key: with_chosen(choices, row) for key, row in rows.items()}
+    levels = {key: row.with_chosen(choices) for key, row in rows.items()}
     if changed := [key for key, row in rows.items() if levels[key] != row.levels]:
         adding.levels(levels)
         adding.checked()
@@ -277,20 +213,8 @@ def _pairs(node: Node) -> Iterator[tuple[str, Node]]:
         yield name.value, value
 
 
-def _holder(row: Node) -> Node:
-    """The mapping with a row's levels: the row's own, or one in its text that it merges before others."""
-    own = dict(_pairs(row))
-    merged = own.get("<<")
-    if "levels" not in own and isinstance(merged, SequenceNode):
-        for entry in merged.value:
-            if not _holds(row, entry):
-                break
-            if "levels" in dict(_pairs(entry)):
-                return entry
-    return row
-
-
-def _holds(outer: Node, inner: Node) -> bool:
-    """Return whether the text of a node is in that of another; the node of an alias is elsewhere."""
-    within = outer.start_mark.index <= inner.start_mark.index
-    return bool(within and inner.end_mark.index <= outer.end_mark.index)
+def _text_of(inner: Node | None, outer: Node, text: str) -> str | None:
+    """Text of the list ``inner``, a part of ``outer``; None if it is elsewhere, as that of an alias is."""
+    if not isinstance(inner, SequenceNode) or inner.start_mark.index < outer.start_mark.index:
+        return None
+    return text[inner.start_mark.index : inner.end_mark.index].rstrip()

@@ -13,7 +13,7 @@ from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
 
 from dprepro.errors import UserError, printable, reading
-from dprepro.pipeline.limits import RECORD_BYTES
+from dprepro.pipeline.files import RECORD_BYTES
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from pydantic import (
 from dprepro.checking import CATEGORICAL, NUMERIC, NestedProblems, problem_lines
 from dprepro.errors import shown
 from dprepro.fields import Count, Finite, Key, Strict, omitted
-from dprepro.pipeline.limits import OWN_CLASSES, OWN_COLUMNS, OWN_GROUP
+from dprepro.pipeline.files import OWN_CLASSES, OWN_COLUMNS, OWN_GROUP
 from dprepro.pipeline.models.model import Below, Digest, PublicWeights, Side
 
 OWN = "own"  # name of the edition of own files

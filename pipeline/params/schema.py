@@ -1,5 +1,6 @@
 """Entries of params.yaml, each checked by itself."""
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -14,6 +15,8 @@ from dprepro.pipeline.models.model import Model
 
 Seeds = Annotated[int, Field(ge=1, le=10_000, strict=True)]  # number of seeds, each a training
 Sentence = Annotated[str, Field(min_length=1)]
+# best settings by search and level
+Choices = Mapping[str, Mapping[str, dict[str, Any]]]
 
 
 class _Level(BaseModel):
@@ -186,7 +189,7 @@ class Row(Line):
     plan: Key | None = None
     # another line of the table. This row differs from its own line only by the other line's training budget,
     # and decides contrasts of the two lines
-    budget_of: Key | None = None
+    trained_as: Key | None = None
     # test results that led to this row; its own results count as informed
     informed: Sentence | None = None
     # the row that this one simulates at a fraction of its cost: the same steps, with batch and noise divided
@@ -210,6 +213,11 @@ class Row(Line):
         """Settings as from `Line.configured`. The `seeds` of a level are left out: they are no setting."""
         return super().configured(*({k: v for k, v in change.items() if k != "seeds"} for change in changes))
 
+    def with_chosen(self, choices: Choices) -> list[dict[str, Any]]:
+        """Levels of the row, with the values that its search chose."""
+        chosen, levels = choices.get(self.search or "", {}), zip(self.levels, self.resolved, strict=True)
+        return [level | chosen.get(self.level(settings), {}) for level, settings in levels]
+
     @property
     def repeats(self) -> bool:
         """Return whether the row's plan repeats undecided values of an earlier plan with new seeds."""
@@ -229,8 +237,8 @@ class Row(Line):
 class Preregistration(Strict):
     """Plan of a paper's table, fixed before the training of every row that names the plan (`Row.plan`)."""
 
-    # number of seeds at every level of every row
-    seeds: Annotated[int, Field(ge=5, strict=True)]
+    # number of seeds at every level of every row; a verdict needs three
+    seeds: Annotated[int, Field(ge=3, strict=True)]
     # largest distance from a printed value that counts as agreement, in percentage points of accuracy
     margin: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     budget: Sentence  # where epochs and batch sizes come from

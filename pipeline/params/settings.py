@@ -1,15 +1,18 @@
 """All settings of params.yaml, and values derived from them."""
 
+import itertools
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, ValidationError
 
+from dprepro.checking import problem_lines
 from dprepro.errors import UserError
 from dprepro.fields import Key, Strict
 from dprepro.pipeline.files import digest_json
-from dprepro.pipeline.methods.settings import Circumstances
+from dprepro.pipeline.methods.settings import Circumstances, MethodSettings
 from dprepro.pipeline.models.model import Below, Model
 from dprepro.pipeline.params.own import Own, OwnFeatures, OwnFiles, OwnTable
 from dprepro.pipeline.params.schema import (
@@ -152,6 +155,43 @@ class Settings(Strict):
             classes=len(source.classes) if source else None,
             group=self.group(row.data),
         )
+
+    def candidates(self, name: str) -> Iterator[tuple[dict[str, Any], MethodSettings]]:
+        """Candidates of the search ``name`` at each level: values of the grid, and settings with them.
+
+        Raises:
+            ValueError: a candidate can't be trained. The message is 'key: reason'.
+        """
+        search = self.searches[name]
+        row = self.row(search.row)
+        for values in itertools.product(*search.grid.values()):
+            assignment = dict(zip(search.grid, values, strict=True))
+            for level in search.levels or row.levels:
+                try:
+                    configured = row.configured(level, search.settings, assignment)
+                except ValidationError as problem:
+                    raise ValueError(
+                        f"searches.{name}: {'; '.join(problem_lines(problem, row.own_settings))}"
+                    ) from problem
+                if misfit := configured.problem(self.circumstances(row)):
+                    raise ValueError(f"searches.{name}: {misfit}")
+                yield assignment, configured
+
+    def not_chosen(self, name: str, chosen: Mapping[str, dict[str, Any]]) -> str | None:
+        """First difference between the values that the search ``name`` chose and the rows that name it.
+
+        None: there is none.
+        """
+        for key, row in self.rows.items():
+            for configured in row.resolved if row.search == name else ():
+                level = row.level(configured)
+                for setting, value in chosen.get(level, {}).items():
+                    if (declared := getattr(configured, setting)) != value:
+                        return (
+                            f"rows.{key}: {setting} is {declared!r} at {level!r}, where search {name!r} "
+                            f"chose {value!r}"
+                        )
+        return None
 
     def group(self, data: str) -> int | None:
         """Largest number of a person's examples in prepared ``data``; None: the unit is an example."""

@@ -12,10 +12,9 @@ from dprepro.errors import UserError
 from dprepro.pipeline.params.papers import PREVIOUS, Bound, Claim, Effect, Value
 from dprepro.pipeline.reporting import verdict
 from dprepro.pipeline.reporting.effects import Cell, Results, confounded, difference, measured, reason_not_run
-from dprepro.pipeline.reporting.intervals import Mean, computed, contrast
 from dprepro.pipeline.reporting.privacy import worst
-from dprepro.pipeline.reporting.sources import Sources
-from dprepro.pipeline.reporting.table import Columns
+from dprepro.pipeline.reporting.table import Columns, Sources
+from dprepro.pipeline.reporting.verdict import Mean, computed, contrast
 
 Place = tuple[str, str]  # reference of a line, level
 BOUNDS: dict[str, verdict.Part] = {  # what the status of a claimed epsilon says about a claim on it
@@ -125,7 +124,7 @@ class _Judge:
         if line is None or reason:
             return Part(left, number, "not run", None, theirs, test.above, test.below, reason)
         ours = measured(line).mean
-        less = Mean(ours.value - number, ours.half, ours.n)
+        less = Mean(ours.value - number, ours.half_width, ours.n)
         judged = verdict.part(less, test.above, test.below)
         return Part(left, number, judged, ours, theirs, test.above, test.below, lines=(line,))
 

@@ -6,15 +6,14 @@ from math import inf, isfinite
 
 from pydantic import ValidationError
 
+from dprepro.accountants.records import rounded_down
 from dprepro.errors import UserError
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.reporting.effects import difference
-from dprepro.pipeline.reporting.intervals import Mean
 from dprepro.pipeline.reporting.privacy import SAME, incomparable, worst
-from dprepro.pipeline.reporting.sources import Sources, read_sources
-from dprepro.pipeline.reporting.table import Columns, RowResults
+from dprepro.pipeline.reporting.table import Columns, RowResults, Sources, read_sources
+from dprepro.pipeline.reporting.verdict import Mean
 from dprepro.pipeline.results.schema import Ledger
-from dprepro.rounding import rounded_down
 
 DIGITS = 4  # significant digits of a suggested setting
 METRIC = "test_accuracy"

@@ -8,11 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from dprepro.pipeline.params.printed import Table
+from dprepro.pipeline.params.papers import Table
 from dprepro.pipeline.reporting import verdict
-from dprepro.pipeline.reporting.intervals import NORMAL, Mean, SeedValues, contrast
-from dprepro.pipeline.reporting.sources import Sources
-from dprepro.pipeline.reporting.table import CELL, Columns
+from dprepro.pipeline.reporting.table import CELL, Columns, Sources
+from dprepro.pipeline.reporting.verdict import NORMAL, Mean, SeedValues, contrast
 from dprepro.pipeline.results.schema import ACCOUNTING
 
 Cell = tuple[str, str, str, str, str]  # paper, table, line, metric, level
@@ -35,7 +34,7 @@ class Results:
         """The two results to compare.
 
         They are the primary ones. If these were trained for different lengths, rows of the same lines that
-        were trained as long as the other line (`Row.budget_of`) replace them.
+        were trained as long as the other line (`Row.trained_as`) replace them.
         """
         one, two = self.primary(left), self.primary(right)
         if one is None or two is None:
@@ -127,7 +126,7 @@ def _effect(left: Cell, right: Cell, results: Results) -> dict[str, Any]:
     reason = confounded(one, two, ours.value)
     return columns | {
         "difference": ours.value,
-        "half_width": ours.half,
+        "half_width": ours.half_width,
         "status": "confounded" if reason else verdict.effect(ours, theirs, noise, margin),
         "reason": reason,
     }

@@ -1,19 +1,29 @@
-"""Writes the report under `reports/`: pages, pictures, CSV files, Markdown, and numbers for DVC."""
+"""Writes the report under `reports/`: pages, pictures, CSV files, Markdown, and numbers for DVC.
+
+Each page is one file, from a template in ``pages/``. It loads nothing from elsewhere and is readable without
+scripts.
+"""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
+from functools import cache
+from inspect import getmembers, isfunction
 from pathlib import Path
+from typing import Any
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+import dprepro.pipeline.ledgers.sentences as sentences
 from dprepro.pipeline.files import digest, write_text
-from dprepro.pipeline.ledgers.data_budget import data_budgets
+from dprepro.pipeline.ledgers.composition import data_budgets
 from dprepro.pipeline.params import Settings
-from dprepro.pipeline.reporting import accuracy_privacy, curves
+from dprepro.pipeline.reporting import pictures, views, wording
 from dprepro.pipeline.reporting.claims import claims
 from dprepro.pipeline.reporting.effects import effects
-from dprepro.pipeline.reporting.pages import render
-from dprepro.pipeline.reporting.pages.views import Cell, Report, cell
-from dprepro.pipeline.reporting.sources import read_sources
-from dprepro.pipeline.reporting.table import results, rounded, to_csv
+from dprepro.pipeline.reporting.table import read_sources, results, rounded, to_csv
+from dprepro.pipeline.reporting.views import Cell, Report, cell
 
 REPORTS = Path("reports")
 FOLDERS = ("figures", "metrics", "papers", "rows")  # DVC refuses a stage if one of its outputs is missing
@@ -27,7 +37,7 @@ def gather(settings: Settings, root: Path = Path()) -> Report:
     """
     sources = read_sources(settings, root)
     table = results(sources)
-    picture = accuracy_privacy.draw(table, accuracy_privacy.external_results(settings, root))
+    picture = pictures.draw(table, pictures.external_results(settings, root))
     return Report(sources, table, effects(table, sources), tuple(claims(table, sources)), picture)
 
 
@@ -60,7 +70,7 @@ def _files(report: Report) -> Iterator[tuple[str, str]]:
     summary = to_csv(report.table[report.table["ours"].notna() | report.table["printed"].notna()])
     budgets = data_budgets(report.sources.settings, report.sources.root)
     if report.picture is not None:
-        yield f"figures/{accuracy_privacy.NAME}.svg", report.picture
+        yield f"figures/{pictures.NAME}.svg", report.picture
     shown = {"budgets": budgets, "digest": digest(summary.encode())}
     yield "index.html", render("index.html", report=report, **shown, up="")
     for page in ("ledger", "results", "effects"):
@@ -73,7 +83,6 @@ def _files(report: Report) -> Iterator[tuple[str, str]]:
     for key, record in report.sources.records.items():
         of_row = report.table[report.table["row"] == key].to_dict("records")
         cells = [cell(line, report.sources) for line in of_row]
-        pictures = curves.draw(record, report.sources.root)
         declared = report.sources.settings.lines[key]
         yield (
             f"rows/{key}.html",
@@ -83,7 +92,7 @@ def _files(report: Report) -> Iterator[tuple[str, str]]:
                 record=record,
                 declared=declared,
                 cells=cells,
-                pictures=pictures,
+                pictures=pictures.row_pictures(record, report.sources.root),
                 up="../",
             ),
         )
@@ -100,3 +109,31 @@ def _numbers(value: Cell) -> dict[str, float]:
     names = {"paper_value": "paper", "ours": "ours", "half_width": "plus_minus", "epsilon_upper": "epsilon"}
     found = rounded(value.line, value.table)
     return {name: found[column] for column, name in names.items() if column in found}
+
+
+def render(template: str, **values: Any) -> str:
+    """Fill a template with results, without a newline at the end; HTML templates escape text."""
+    return _environment().get_template(template).render(values).rstrip("\n")
+
+
+def anchor(heading: str) -> str:
+    """Anchor of a Markdown heading, as GitHub and the site's pages have it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "pages"),
+        autoescape=select_autoescape(["html"]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for module in (sentences, wording, views):
+        environment.filters |= dict(getmembers(module, isfunction))
+    environment.filters["inline"] = lambda svg: Markup(svg[svg.index("<svg") :])
+    environment.filters["anchor"] = anchor
+    environment.filters["slug"] = lambda status: status.replace(" ", "-")
+    environment.globals |= {"SIGNS": views.SIGNS, "VALUES": views.VALUES, "PARTS": views.PARTS}
+    return environment

@@ -4,24 +4,26 @@ CSV files, numbers for DVC, MLflow, pages and `dprepro compare` are views of it.
 are computed here alone. A new column is one line here and one in each view that shows it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from math import inf
+from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 
-from dprepro.pipeline.params import Account, Row
-from dprepro.pipeline.params.printed import Printed, Table
-from dprepro.pipeline.reporting import caveats, verdict
-from dprepro.pipeline.reporting.caveats import Caveat
-from dprepro.pipeline.reporting.intervals import computed, mean
+from dprepro.accountants.records import rounded_down, rounded_up
+from dprepro.pipeline.identity.provenance import is_checkout_here, is_lost
+from dprepro.pipeline.identity.validity import reason_invalid, reason_unmeasured
+from dprepro.pipeline.params import PAPERS, Account, Row, Settings, papers
+from dprepro.pipeline.params.papers import Paper, Printed, PrintedLine, Table
+from dprepro.pipeline.reporting import verdict
 from dprepro.pipeline.reporting.privacy import privacy
-from dprepro.pipeline.reporting.sources import Sources
-from dprepro.pipeline.results.schema import ACCOUNTING, Record, TrainingResult
-from dprepro.rounding import rounded_down, rounded_up
+from dprepro.pipeline.reporting.verdict import computed, mean
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.schema import ACCOUNTING, Record, SearchRecord, TrainingResult
 
 Columns = dict[str, Any]
 CELL = ["paper", "table", "line", "metric", "level"]  # of the paper; the `row` with `is_primary` decides it
@@ -42,7 +44,75 @@ COLUMNS = [
 OBJECTS = ["printed", "by_seed"]  # columns that a CSV file can't hold
 BOUNDS = {"epsilon_upper": rounded_up, "epsilon_lower": rounded_down}
 NUMBERS = ("paper_value", "ours", "half_width", "difference", *BOUNDS)
+Budget = Literal["full", "own", "reduced"]
+OFFICIAL = "official"
+# data that stand in for the paper's, by edition
+STAND_INS = {"digits": "digits of 8 x 8 pixels instead of MNIST", "synthetic": "synthetic data"}
+ENOUGH_EXAMPLES = 0.9  # a smaller share of the paper's examples is a handicap
+_is_lost = cache(is_lost)  # it runs git
 TRAINING = {"full": "as printed", "own": "paper silent", "reduced": "shorter"}
+
+
+@dataclass(frozen=True)
+class Caveat:
+    """A fact that a reader must know before comparing a row with the paper."""
+
+    words: str
+    incomparable: bool = False  # the row is no reproduction, so it isn't judged
+    fewer_data: bool = False  # much less data than the paper's, a handicap
+
+
+# The numbers are shown, not hidden: they are real, but their settings differ from the declared ones.
+SETTINGS_CHANGED = Caveat("settings have changed since this run", incomparable=True)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Declarations, papers and records."""
+
+    settings: Settings
+    root: Path
+    papers: Mapping[str, Paper]  # in alphabetical order
+    records: Mapping[str, Record]  # by row, of rows that ran
+    searches: Mapping[str, SearchRecord]  # by name, of searches that ran
+
+    def table(self, paper: str, key: str) -> Table:
+        """A paper's table; one without printed values if its file has none."""
+        own = Table(name=key, title="rows of our own", axis="", columns=[], own=True)
+        return self.papers[paper].tables.get(key, own)
+
+    def line(self, paper: str, table: str, key: str | None) -> PrintedLine | None:
+        """A line of a paper's table; None if its file has none."""
+        return next((line for line in self.table(paper, table).lines if line.key == key), None)
+
+    def search(self, declared: Row | Account) -> SearchRecord | None:
+        """The search that chose a row's settings; None if it has none, or the search didn't run."""
+        return self.searches.get(declared.search or "") if isinstance(declared, Row) else None
+
+
+def read_sources(settings: Settings, root: Path = Path(), rows: Collection[str] | None = None) -> Sources:
+    """Read everything that ``settings`` declares from the files under ``root``; with ``rows``, theirs alone.
+
+    Rows come from params.yaml, not from the folder of records, which still has records of removed rows.
+
+    Raises:
+        UserError: the file of a record, search or paper is invalid.
+    """
+    kept = {
+        key: records.read(key, line, root)
+        for key, line in settings.lines.items()
+        if rows is None or key in rows
+    }
+    named = dict.fromkeys([*settings.searches, *(row.search for row in settings.rows.values() if row.search)])
+    found = {name: records.read_search(name, root) for name in named}
+    names = sorted({line.paper for line in settings.lines.values()})
+    return Sources(
+        settings,
+        root,
+        {name: papers.load(name, root / PAPERS) for name in names},
+        {key: record for key, record in kept.items() if record is not None},
+        {name: search for name, search in found.items() if search is not None},
+    )
 
 
 def results(sources: Sources) -> pd.DataFrame:
@@ -260,7 +330,7 @@ class RowResults:
             "training": self._length,
             "planned": False,
             "shared_start": row is not None and row.data in self.sources.settings.starts,
-            "trained_as": row.budget_of if row else None,
+            "trained_as": row.trained_as if row else None,
             "less_data": self.record.provenance.examples / n
             if self.record and n and any(caveat.fewer_data for caveat in found)
             else None,
@@ -270,7 +340,7 @@ class RowResults:
 
     @property
     def _length(self) -> str | None:
-        budget = caveats.budget_of(self.declared, self.table)
+        budget = training_length(self.declared, self.table)
         return None if not self._trained or (self.table.own and budget == "full") else TRAINING[budget]
 
     @property
@@ -279,10 +349,10 @@ class RowResults:
 
     def _caveats(self) -> Iterator[Caveat]:
         settings, root = self.sources.settings, self.sources.root
-        yield from caveats.declared_caveats(self.declared)
+        yield from declared_caveats(self.declared)
         if self.record is not None:
-            yield from caveats.record_caveats(self.record, self.table)
-            yield from caveats.stale_caveats(self.record, self.declared, settings, root)
+            yield from record_caveats(self.record, self.table)
+            yield from stale_caveats(self.record, self.declared, settings, root)
 
     @cached_property
     def _plan(self) -> tuple[str | None, int]:
@@ -317,7 +387,7 @@ class RowResults:
             **({"not_judged_reason": f"{len(values)} of {seeds} declared seeds"} if unfinished else {}),
             "n": len(values) if self._trained else None,
             "ours": ours.value,
-            "half_width": ours.half,
+            "half_width": ours.half_width,
             "by_seed": values,
             "validation": fmean(each.metrics.get("validation_accuracy", 0.0) for each in trainings),
             "converged": len(values) - len(failed) if judged else len(values),
@@ -376,3 +446,63 @@ def _epochs(settings: Mapping[str, Any], examples: int) -> float:
         return float(settings["epochs"])
     steps, batch = settings.get("steps"), settings.get("batch")
     return float(steps * batch / examples) if steps and batch and examples else 0.0
+
+
+def training_length(row: Row | Account, table: Table) -> Budget:
+    """Training budget that a row declares; 'own' instead of 'full' if the paper gives no budget."""
+    if not isinstance(row, Row):
+        return "full"
+    ours = row.budget == "full" and not table.own and not table.budget
+    return "own" if ours else row.budget
+
+
+def declared_caveats(row: Row | Account) -> Iterator[Caveat]:
+    """Yield a caveat if the row simulates another."""
+    if isinstance(row, Row) and row.simulates is not None:
+        yield Caveat(f"simulates {row.simulates} with less noise; the ε of {row.simulates} does not apply")
+
+
+def record_caveats(record: Record, table: Table) -> Iterator[Caveat]:
+    """Yield caveats from the record: on the training data, and on seeded noise."""
+    editions = sorted({edition for origin in record.origins for edition in origin.edition.items()})
+    for edition, words in STAND_INS.items():
+        if any(edition == other for _, other in editions):
+            yield Caveat(words, incomparable=True)
+    for raw, edition in editions:
+        if edition not in (OFFICIAL, *STAND_INS):
+            yield Caveat(f"{raw}: {edition} edition")
+    examples = min(origin.examples for origin in record.origins)
+    if table.examples is not None and examples < table.examples:
+        few = examples < ENOUGH_EXAMPLES * table.examples
+        words = f"trained on {examples:,} of {table.examples:,} examples"
+        yield Caveat(words, fewer_data=few)
+    private = any(training.ledger.event is not None for training in record.trainings)
+    if any(origin.reproducible for origin in record.origins) and private:
+        yield Caveat("noise seeded: no guarantee")
+
+
+def stale_caveats(record: Record, row: Row | Account, settings: Settings, root: Path) -> Iterator[Caveat]:
+    """Yield caveats on changes since the training: other settings or code, or a commit that git lacks.
+
+    One more is for a planned row if no commit shows that its plan came first.
+    """
+    if not isinstance(row, Row):
+        if record.provenance.config != settings.account_digest(record.row):
+            yield SETTINGS_CHANGED
+        return
+    run, evaluation = records.read_run(record.row, root), records.read_evaluation(record.row, root)
+    if run is None or evaluation is None:
+        return
+    reasons = {reason_invalid(training, row, None, None) for training in run.trainings}
+    if "settings" in reasons:
+        yield SETTINGS_CHANGED
+    if reasons & {"method version", "model version"}:
+        yield Caveat("trained by other code")
+    if any(_is_lost(origin.revision) for origin in run.origins if origin.revision):
+        order = "; git can't show that the plan came first" if row.plan else ""
+        yield Caveat(f"trained with code of a commit that is not in this repository{order}")
+    if row.plan and not (is_checkout_here() and all(origin.revision for origin in run.origins)):
+        yield Caveat("no commit of params.yaml is recorded; git can't show that the plan came first")
+    measured = {training.key: training for training in evaluation.trainings}
+    if any(reason_unmeasured(measured.get(each.key), each) == "measuring version" for each in run.trainings):
+        yield Caveat("measured by other code")

@@ -1,19 +1,20 @@
 """The rule: what a difference and its 95 % interval say about a printed value, an effect or a claim.
 
 Everything rests on `where`: does an interval lie within bounds, outside them, or across one? A margin is set
-in advance in the paper's file. `privacy` says whether a claimed epsilon is proven.
+in advance in the paper's file. `privacy` says whether a claimed epsilon is proven. Intervals are Student's t;
+they cover the spread over seeds, not the error of the finite test set.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import hypot, sqrt
-from statistics import fmean, stdev
+from statistics import fmean, stdev, variance
 from typing import Literal, NamedTuple
 
-from scipy.special import stdtrit
+from scipy.special import ndtri, stdtrit
 
-from dprepro.pipeline.params.printed import NO_CONVERGENCE, Printed
-from dprepro.pipeline.reporting.intervals import LEVEL, NORMAL, Mean
-from dprepro.rounding import up
+from dprepro.accountants.records import up
+from dprepro.pipeline.params.papers import NO_CONVERGENCE, Printed
 
 Value = Literal["reproduced", "higher", "lower", "uncertain", "not run"]
 Effect = Literal[
@@ -23,11 +24,86 @@ Privacy = Literal["proven", "exceeded", "not proven", "no claim"]
 Claim = Literal["supported", "contradicted", "mixed", "not proven", "not tested"]
 Part = Literal["holds", "fails", "uncertain", "not proven", "not run"]  # of a claim
 
+LEVEL = 0.95
+NORMAL = float(ndtri((1 + LEVEL) / 2))
 FEWEST_SEEDS = 3
 # Largest ratio of a bound to a claim that may come from float32 rounding alone, such as of noise scales.
 ROUNDING = 1 + 1e-6
 # Decimal numbers are inexact in binary. Without this tolerance 7.92 would be further from 8.00 than 0.08.
 BINARY = 1e-12
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean, or a difference of means, and half the width of its 95 % interval."""
+
+    value: float
+    half_width: float | None  # None: unknown, as for a single seed
+    n: int  # seeds; in a difference the smaller number; 0: cells of one row have no seed in common
+
+    @property
+    def exact(self) -> bool:
+        """Return True for a computed number, which has no seeds."""
+        return self.n == 1 and self.half_width is not None
+
+
+@dataclass(frozen=True)
+class SeedValues:
+    """Result of a row at a level."""
+
+    by_seed: Mapping[int, float]
+    mean: Mean
+
+    @classmethod
+    def of(cls, by_seed: Mapping[int, float]) -> "SeedValues":
+        """Values of trained seeds, with their mean."""
+        return cls(by_seed, mean(tuple(by_seed.values())))
+
+
+def mean(values: Sequence[float]) -> Mean:
+    """Mean of ``values``, one per seed."""
+    n = len(values)
+    half = float(stdtrit(n - 1, (1 + LEVEL) / 2)) * sqrt(variance(values) / n) if n > 1 else None
+    return Mean(fmean(values), half, n)
+
+
+def computed(value: float) -> Mean:
+    """`Mean` of a computed number, which is exact and has no seeds."""
+    return Mean(value, 0.0, 1)
+
+
+def contrast(terms: Sequence[tuple[float, str, SeedValues]]) -> Mean:
+    """Weighted sum of means; ``terms`` are (weight, key of the row, its result).
+
+    Cells of one row are combined seed by seed, because their trainings are dependent. Cells of different rows
+    are independent.
+    """
+    by_row: dict[str, list[tuple[float, SeedValues]]] = {}
+    for weight, row, cell in terms:
+        by_row.setdefault(row, []).append((weight, cell))
+    constant, samples = 0.0, []
+    for cells in by_row.values():
+        if all(cell.mean.exact for _, cell in cells):
+            constant += sum(weight * cell.mean.value for weight, cell in cells)
+            continue
+        seeds = set.intersection(*(set(cell.by_seed) for _, cell in cells))
+        if not seeds:
+            return Mean(sum(weight * cell.mean.value for weight, _, cell in terms), None, 0)
+        samples.append([sum(weight * cell.by_seed[seed] for weight, cell in cells) for seed in sorted(seeds)])
+    return _total(samples, constant) if samples else computed(constant)
+
+
+def _total(samples: Sequence[Sequence[float]], constant: float) -> Mean:
+    """Sum of a constant and the means of independent samples; interval for unequal variances (Welch 1947)."""
+    value, n = constant + sum(map(fmean, samples)), min(map(len, samples))
+    if n == 1:
+        return Mean(value, None, n)
+    parts = [(variance(sample) / len(sample), len(sample)) for sample in samples]
+    total = sum(part for part, _ in parts)
+    if total == 0:
+        return Mean(value, 0.0, n)
+    freedom = total**2 / sum(part**2 / (size - 1) for part, size in parts)
+    return Mean(value, float(stdtrit(freedom, (1 + LEVEL) / 2)) * sqrt(total), n)
 
 
 class Judged(NamedTuple):
@@ -131,10 +207,10 @@ def effect(ours: Mean, theirs: float, noise: float, margin: float) -> Effect:
         noise: half the 95 % interval of ``theirs``, by printed errors or else by our spread of single runs.
         margin: in the table's unit.
     """
-    if ours.half is None:
+    if ours.half_width is None:
         return "not run"
-    clear = where(ours.value, ours.half, 0.0, None) != "across" and abs(ours.value) > ours.half
-    small = where(ours.value, ours.half, -margin, margin) == "within"
+    clear = where(ours.value, ours.half_width, 0.0, None) != "across" and abs(ours.value) > ours.half_width
+    small = where(ours.value, ours.half_width, -margin, margin) == "within"
     if abs(theirs) > noise:
         if clear:
             return "same direction" if ours.value * theirs > 0 else "opposite"
@@ -148,9 +224,9 @@ def effect(ours: Mean, theirs: float, noise: float, margin: float) -> Effect:
 
 def part(ours: Mean, above: float | None, below: float | None) -> Part:
     """Judge a part of a claim: whether our value or difference lies above and below the claimed bounds."""
-    if ours.half is None:
+    if ours.half_width is None:
         return "not run"
-    place = where(ours.value, ours.half, above, below)
+    place = where(ours.value, ours.half_width, above, below)
     return {"within": "holds", "outside": "fails", "across": "uncertain"}[place]  # type: ignore[return-value]
 
 

@@ -13,8 +13,8 @@ from dprepro.errors import UserError, shown
 from dprepro.fields import Strict
 from dprepro.pipeline.ledgers.sentences import LARGE, downwards, number, upwards
 from dprepro.pipeline.methods.spending import Statement
-from dprepro.pipeline.params.printed import Printed
-from dprepro.pipeline.reporting.intervals import Mean
+from dprepro.pipeline.params.papers import Printed
+from dprepro.pipeline.reporting.verdict import Mean
 from dprepro.pipeline.results.schema import FLOATING_POINT, Attack, Ledger
 
 MINUS = "−"
@@ -89,9 +89,9 @@ def with_interval(value: Mean, decimals: int | None, sign: bool = False) -> str:
     text = signed(value.value, decimals) if sign else fixed(value.value, decimals)
     if value.exact:
         return text
-    if value.half is None:
+    if value.half_width is None:
         return f"{text} (n = {value.n}: no interval)"
-    return f"{text} ± {fixed(value.half, decimals)} (n = {value.n})"
+    return f"{text} ± {fixed(value.half_width, decimals)} (n = {value.n})"
 
 
 def level_words(level: str) -> str:

@@ -1,13 +1,18 @@
-"""Paths of a row's record files, functions that read and write them, and their join to one record.
+"""Paths of a row's record files, functions that read, write and compare them, and their join to one record.
 
 In all functions ``root`` is the folder of params.yaml.
 """
 
+import base64
+import binascii
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isclose
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
+import numpy as np
 from pydantic import Discriminator, Tag, TypeAdapter, ValidationError
 
 from dprepro.accountants.laplace import Releases
@@ -15,7 +20,7 @@ from dprepro.errors import UserError
 from dprepro.pipeline.files import digest_file, digest_json, write_text
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.methods.spending import statement
-from dprepro.pipeline.params import Account, Model, Row
+from dprepro.pipeline.params import Account, Model, Row, Settings
 from dprepro.pipeline.params.documents import parse_lines, read_bytes, read_record
 from dprepro.pipeline.params.own import OWN
 from dprepro.pipeline.results.schema import (
@@ -46,7 +51,13 @@ AUDITS = Path("reports/audits")
 SEARCHES = Path("reports/searches")
 # of trainings; outside DVC's outputs, which DVC deletes before it runs a stage
 CHECKPOINTS = Path(".dprepro/checkpoints")
+ACCURACY = "validation_accuracy"
 HISTORY_COLUMNS = ("level", "seed", "step", "epoch", "metric", "value")
+# Largest difference between a curve's end and the measured accuracy of the same weights, by rounding on two
+# machines, or if each test draws new noise
+ROUNDING, REDRAWN = 1e-3, 0.1
+MOST_CLASSES = 256  # of packed predictions: a byte for each example
+MOST_EXAMPLES = 10_000_000
 # fields that a joined training takes from its training record
 FROM_TRAINING = ("level", "seed", "settings", "seconds", "started", "ended", "noise")
 F = TypeVar("F", Ledgers, Audit, SearchRecord)
@@ -270,6 +281,23 @@ def row_searches(row: str, own: str | None, root: Path = Path()) -> list[str]:
     return sorted({*searches_of(root).get(row, ()), *([own] if own else [])})
 
 
+def definition_of(name: str, settings: Settings, source: Provenance) -> str:
+    """Digest of everything that decides the candidates' results; ``source``: provenance of the trainings.
+
+    Settings at their default don't count, so that a new setting invalidates no search, whose candidates would
+    be trained and spent again.
+    """
+    definition, row = settings.searches[name], settings.row(settings.searches[name].row)
+    # the row's settings are left out, because they include this search's own choice once it is recorded
+    decisive: list[Any] = [definition.row, definition.seeds, row.model.essence, row.method]
+    decisive += [row.reproducible, source.made_by, source.data]
+    tried = [
+        [row.level(configured), configured.model_dump(mode="json", exclude_defaults=True)]
+        for _, configured in settings.candidates(name)
+    ]
+    return digest_json([decisive, tried])
+
+
 def read_ledgers(line: str, root: Path = Path()) -> Ledgers | None:
     """Ledgers of a row or an account; None: there is no file. Errors as in `read_search`."""
     return _read(ledger_path(line, root), Ledgers)
@@ -432,3 +460,56 @@ def unmeasured(key: str) -> list[str]:
         for trained in (run.trainings if run else ())
         if trained.key not in measured or measured[trained.key] != trained.weights
     ]
+
+
+def curve_difference(measured: EvaluationRecord, trained: TrainingRecord) -> str | None:
+    """Message on a difference between a training's measured validation accuracy and its curve's last value.
+
+    Both are for the same weights and examples. None: the two values agree, or there is no curve.
+    """
+    value, curve = measured.metrics.get(ACCURACY), trained.curves.get(ACCURACY)
+    if not curve:
+        return None
+    if value is None:
+        return f"{ACCURACY} is missing"
+    *_, end = curve[-1]
+    tolerance = REDRAWN if "test_accuracy_draws_std" in measured.metrics else ROUNDING
+    return (
+        None
+        if isclose(value, end, abs_tol=tolerance)
+        else (f"{ACCURACY} is {value:g}, and its training curve ends at {end:g}")
+    )
+
+
+def packed(predicted: np.ndarray, labels: np.ndarray, classes: int) -> str | None:
+    """Wrong predictions of a network on the test split, as text.
+
+    It has (predicted - right) mod classes of each test example; 0 is a right prediction. So accuracies and
+    paired differences of two networks need neither weights nor data, and the predicted classes need only the
+    test labels.
+
+    Args:
+        predicted: (N,) predicted classes.
+        labels: (N,) classes.
+        classes: number of classes; with too many for a byte each, the result is None.
+    """
+    if classes > MOST_CLASSES:
+        return None
+    errors = ((predicted.astype(np.int64) - labels) % classes).astype(np.uint8)
+    return base64.b64encode(zlib.compress(errors.tobytes(), 9)).decode()
+
+
+def errors_of(text: str) -> np.ndarray:
+    """(N,) uint8: the errors that `packed` packed; 0 where the prediction is right.
+
+    Raises:
+        ValueError: it is no such text.
+    """
+    try:
+        stream = zlib.decompressobj()
+        content = stream.decompress(base64.b64decode(text, validate=True), MOST_EXAMPLES)
+    except (binascii.Error, zlib.error) as problem:
+        raise ValueError(f"not packed errors: {problem}") from problem
+    if not stream.eof or not content:
+        raise ValueError("not packed errors: incomplete, empty or too large")
+    return np.frombuffer(content, np.uint8)

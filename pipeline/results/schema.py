@@ -37,7 +37,7 @@ from dprepro.fields import (
     omitted,
 )
 from dprepro.pipeline.files import digest_json
-from dprepro.pipeline.methods.spending import Statement
+from dprepro.pipeline.methods.spending import Guarantee, Statement
 
 ACCOUNTING = "accounting"  # method in the record of an account
 # A training has converged if its last validation accuracy is above this multiple of chance.
@@ -189,7 +189,7 @@ class Provenance(Strict):
     config: Plain  # digest of the row's settings
     # digest of the row's plan and settings (`Settings.plan_digest`); None: exploratory
     plan: Plain | None = None
-    # versions of the 'method' and the 'model' (`pipeline.identity.versions`); 0: before versions existed
+    # versions of the 'method' and the 'model' (`pipeline.identity.validity`); 0: before versions existed
     made_by: dict[Plain, Whole]
     revision: Plain | None  # last git commit of code or settings; None outside a checkout
     dirty: bool | None  # whether the checkout had uncommitted changes
@@ -222,6 +222,14 @@ class TrainingSpent(Strict):
     spending: SampledGaussian | NotNegative  # mechanism of a step, or the pure epsilon of a single release
     steps: Whole
     delta: Probability
+
+    @classmethod
+    def of(cls, ran: "Guarantee | TrainingRecord", steps: int) -> "TrainingSpent | None":
+        """Spending of a training of ``steps`` steps; None if no bound on the training's epsilon holds."""
+        spending = ran.spending.epsilon if isinstance(ran.spending, Releases) else ran.spending
+        if ran.broken or spending is None or spending == inf:
+            return None
+        return cls(spending=spending, steps=steps, delta=ran.delta or 0.0)
 
 
 class Replaced(Strict):
@@ -357,13 +365,7 @@ class TrainingRecord(RecordFile, OfTraining):
     @property
     def spent(self) -> TrainingSpent | None:
         """Spending; None if nothing bounds it, as with seeded noise."""
-        if self.broken or self.origin.reproducible:
-            return None
-        if isinstance(self.spending, SampledGaussian):
-            return TrainingSpent(spending=self.spending, steps=self.steps, delta=self.delta or 0.0)
-        if self.spending is None or self.spending.epsilon == inf:
-            return None
-        return TrainingSpent(spending=self.spending.epsilon, steps=self.steps, delta=0.0)
+        return None if self.origin.reproducible else TrainingSpent.of(self, self.steps)
 
 
 class UnrecordedTrainings(RecordFile, Replaced):
@@ -518,8 +520,8 @@ class EvaluationRecord(RecordFile, OfTraining):
     measured_by: Whole  # version of measuring
     metrics: dict[Metric, NotNegative]  # shares in [0, 1]: test_accuracy, validation_accuracy, ...
     scores: Scores | Errors | None = omitted(None)  # of own data
-    # of public data: packed errors on the test split (`pipeline.results.predictions`); None: measured before
-    # this field existed, or the method has noise at test time
+    # of public data: packed errors on the test split (`records.packed`); None: measured before this field
+    # existed, or the method has noise at test time
     test_errors: Annotated[str, Field(max_length=1_000_000, pattern=r"^[A-Za-z0-9+/=]*$")] | None = omitted(
         None
     )

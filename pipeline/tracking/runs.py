@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from dprepro.pipeline.reporting import table, wording
-from dprepro.pipeline.reporting.sources import Sources
+from dprepro.pipeline.reporting.table import Sources
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Record, TrainingResult
 

@@ -26,27 +26,26 @@ class Checkpoint:
     cpu_seconds: float = 0.0  # of processor time so far
     entropy: str | None = None  # entropy of the random streams in hexadecimal, if noise is drawn once
 
+    def save(self, path: Path) -> None:
+        """Write the checkpoint with its digest, atomically."""
+        content = io.BytesIO()
+        torch.save({name: getattr(self, name) for name in self.__dataclass_fields__}, content)
+        write_sealed(path, content.getvalue())
 
-def save(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint with its digest, atomically."""
-    content = io.BytesIO()
-    torch.save({name: getattr(checkpoint, name) for name in checkpoint.__dataclass_fields__}, content)
-    write_sealed(path, content.getvalue())
+    @classmethod
+    def restore(cls, path: Path, device: torch.device) -> "Checkpoint | None":
+        """Last checkpoint, on ``device``; None if there is none.
 
-
-def restore(path: Path, device: torch.device) -> Checkpoint | None:
-    """Last checkpoint, on ``device``; None if there is none.
-
-    Raises:
-        UserError: the file is damaged.
-    """
-    if not path.exists():
-        return None
-    try:
-        content = io.BytesIO(read_sealed(path))
-        return Checkpoint(**torch.load(content, map_location=device, weights_only=True))
-    except (Damaged, OSError, EOFError, RuntimeError, TypeError, pickle.UnpicklingError) as problem:
-        raise UserError(f"{path}: damaged; delete it to train from the start") from problem
+        Raises:
+            UserError: the file is damaged.
+        """
+        if not path.exists():
+            return None
+        try:
+            content = io.BytesIO(read_sealed(path))
+            return cls(**torch.load(content, map_location=device, weights_only=True))
+        except (Damaged, OSError, EOFError, RuntimeError, TypeError, pickle.UnpicklingError) as problem:
+            raise UserError(f"{path}: damaged; delete it to train from the start") from problem
 
 
 def checkpoint_lock(folder: Path, wait: bool = False) -> AbstractContextManager[None]:

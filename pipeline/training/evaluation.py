@@ -11,7 +11,7 @@ from dprepro.accountants.records import SampledGaussian
 from dprepro.clipping.functional import Tensors
 from dprepro.errors import UserError, shown
 from dprepro.pipeline.data.prepared import Prepared, Split
-from dprepro.pipeline.identity import versions
+from dprepro.pipeline.identity import validity
 from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.validity import reason_invalid, reason_unmeasured
 from dprepro.pipeline.methods.base import Execution, Method, shares
@@ -19,7 +19,6 @@ from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.predictions import packed
 from dprepro.pipeline.results.schema import (
     CONVERGED,
     Errors,
@@ -113,13 +112,13 @@ def measure(
                 raise UserError(f"{run.name}: its outputs are not finite; a lower learning_rate may help")
             found = errors(*(low + (high - low) * each for each in (outputs[:, 0], labels)))
     elif data.target is None and method.test_draws == 1:
-        wrong = packed(torch.cat(predictions).cpu().numpy(), labels, data.classes)
+        wrong = records.packed(torch.cat(predictions).cpu().numpy(), labels, data.classes)
     return EvaluationRecord(
         row=trained.row,
         level=trained.level,
         seed=trained.seed,
         weights=trained.weights,
-        measured_by=versions.MEASURING,
+        measured_by=validity.MEASURING,
         metrics={**metrics, **noise(trained.spending)},
         scores=found,
         test_errors=wrong,

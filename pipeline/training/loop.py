@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dprepro.errors import Stopped
+from dprepro.errors import Stopped, StopSignal
 from dprepro.fields import Noise
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.data.prepared import Prepared, Split
@@ -22,9 +22,7 @@ from dprepro.pipeline.methods.spending import Guarantee
 from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.pretrained.loading import initial_net, read_relevance
 from dprepro.pipeline.results.schema import is_guess
-from dprepro.pipeline.training import checkpoints
 from dprepro.pipeline.training.checkpoints import Checkpoint
-from dprepro.pipeline.training.stopping import StopSignal
 
 SHOW_EVERY = 1.0  # seconds between updates of the progress
 
@@ -190,14 +188,14 @@ def train_run(
     examples = len(task.labels)
     steps = settings.total_steps(examples)
     validation = data.splits["validation"]
-    resumed = checkpoints.restore(path, execution.device)
+    resumed = Checkpoint.restore(path, execution.device)
     resumed = resumed or Checkpoint(method.init(), 0, [], 0.0, time.time())
     if resumed.entropy is not None:
         task.streams.entropy = bytes.fromhex(resumed.entropy)
     entropy = task.streams.entropy.hex() if method.noise_drawn_once else None
     guarantee = method.guarantee()
     if method.noise_drawn_once and resumed.done == 0:
-        checkpoints.save(path, replace(resumed, entropy=entropy))
+        replace(resumed, entropy=entropy).save(path)
     state, history, validation_accuracy, saved_checkpoint = resumed.state, resumed.history, None, resumed
     started_at = saved_at = shown_at = time.monotonic()
     cpu_started_at = time.process_time()
@@ -246,7 +244,7 @@ def train_run(
             saved_checkpoint = Checkpoint(
                 state, steps_done, history, seconds, resumed.started, cpu_seconds, entropy
             )
-            checkpoints.save(path, saved_checkpoint)
+            saved_checkpoint.save(path)
             saved_at = time.monotonic()
             if stopped_by is not None:
                 progress = f"training {number + 1} of {trainings}, step {steps_done} of {steps}"

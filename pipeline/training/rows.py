@@ -12,7 +12,6 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +20,9 @@ import torch
 from dprepro.errors import Unproven, UserError, counted
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.files import digest_json, write_json
-from dprepro.pipeline.identity import provenance, versions
 from dprepro.pipeline.identity.frozen import frozen_changed, frozen_here
-from dprepro.pipeline.identity.validity import reason_invalid
+from dprepro.pipeline.identity.provenance import revision, versions
+from dprepro.pipeline.identity.validity import reason_invalid, training_versions
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.params import Row, Settings
@@ -43,15 +42,6 @@ from dprepro.pipeline.training.checkpoints import checkpoint_lock
 from dprepro.pipeline.training.loop import Context, FinishedTraining, SeedRun, Show
 from dprepro.pipeline.training.not_covered import data_uses
 from dprepro.pipeline.training.side_by_side import train_runs
-
-
-@dataclass(frozen=True)
-class TrainResult:
-    """Result of `train`: the path of the run, and numbers of trainings."""
-
-    path: Path  # reports/trainings/ROW.jsonl
-    trained: int  # new trainings
-    standing: int  # valid trainings of earlier runs, whose weights are here
 
 
 def declared(row: Row) -> list[SeedRun]:
@@ -75,8 +65,10 @@ def train(
     checkpoint_every: float,
     root: Path = Path(),
     workers: int = 1,
-) -> TrainResult:
+) -> int:
     """Train a row's missing trainings and write their records and weights; an interrupted run continues.
+
+    Returns the number of new trainings.
 
     ``data`` are the row's prepared data; see `Context` for ``show`` and ``checkpoint_every`` (seconds), and
     `train_runs` for ``workers``.
@@ -116,7 +108,7 @@ def train(
                 _write(key, row, None, source, data, {}, root)
             raise
         shutil.rmtree(root / records.CHECKPOINTS / key, ignore_errors=True)
-    return TrainResult(records.run_path(key, root), len(wanted), len(declared(row)) - len(wanted))
+    return len(wanted)
 
 
 def _frozen(trainings: Sequence[SeedRun], row: Row, data: Prepared) -> dict[TrainingKey, tuple[float, ...]]:
@@ -261,18 +253,18 @@ def describe_device(device: torch.device) -> str:
 def provenance_of(key: str, settings: Settings, data: Prepared, execution: Execution) -> Provenance:
     """Provenance of a row's next training."""
     row = settings.row(key)
-    revision, dirty = provenance.revision()
+    commit, dirty = revision()
     return Provenance(
         config=settings.row_digest(key),
         plan=settings.plan_digest(key),
-        made_by=versions.training(row.method, row.model.name),
-        revision=revision,
+        made_by=training_versions(row.method, row.model.name),
+        revision=commit,
         dirty=dirty,
         data=data.digests,
         declared=settings.data_digest(row.data),
         examples=len(data.splits["train"]),
         edition={name: raw["edition"] for name, raw in data.manifest["raw"].items()},
-        versions=provenance.versions(),
+        versions=versions(),
         device=describe_device(execution.device),
         reproducible=row.reproducible,
         command=" ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),

@@ -14,7 +14,6 @@ from dprepro.pipeline.files import write_json
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.params import Settings, pick
 from dprepro.pipeline.params.schema import SEARCHED_SEED
-from dprepro.pipeline.params.searched import candidates
 from dprepro.pipeline.pretrained.loading import check_joined
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import (
@@ -24,7 +23,6 @@ from dprepro.pipeline.results.schema import (
     TrainingSpent,
     best,
 )
-from dprepro.pipeline.results.searches import candidate_spent, definition_of
 from dprepro.pipeline.training.checkpoints import checkpoint_lock
 from dprepro.pipeline.training.loop import Context, SeedRun, Show
 from dprepro.pipeline.training.rows import check_inputs, provenance_of, stopped, stopped_path
@@ -54,8 +52,8 @@ def search(
     check_joined(data, settings)
     check_inputs(data, row.method)
     source = provenance_of(definition.row, settings, data, execution)
-    choices = list(candidates(name, settings))
-    identity = definition_of(name, settings, source)
+    choices = list(settings.candidates(name))
+    identity = records.definition_of(name, settings, source)
     checkpoints = records.search_checkpoints(name, root)
     checkpoint = checkpoints / identity[7:19]
     # not the seeds of the row, whose results stay unseen until its settings are fixed
@@ -86,7 +84,7 @@ def search(
                     (judged_by,) = (
                         value for *_, metric, value in finished.history if metric == "validation_accuracy"
                     )
-                    spent = candidate_spent(finished.method.guarantee(), finished.steps)
+                    spent = TrainingSpent.of(finished.method.guarantee(), finished.steps)
                     trained[finished.run.key] = judged_by, finished.seconds, spent
             except Unproven as problem:
                 write_json(stopped_path(kept, root), stopped(kept, root) + problem.trainings)

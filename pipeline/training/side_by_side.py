@@ -16,11 +16,10 @@ from pathlib import Path
 
 import torch
 
-from dprepro.errors import Stopped, Unproven, UserError
+from dprepro.errors import Stopped, StopSignal, Unproven, UserError, recording_signals
 from dprepro.pipeline.extensions import in_use, use
 from dprepro.pipeline.methods.base import keep_freed
 from dprepro.pipeline.training.loop import Context, FinishedTraining, Progress, SeedRun, train_run
-from dprepro.pipeline.training.stopping import StopSignal, recording_signals
 
 # smallest number of per-example gradients for which a worker on a CPU saves more time than its start takes
 WORTH = 200_000

@@ -35,7 +35,6 @@ from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.reporting.wording import words
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.histories import curve_difference
 from dprepro.pipeline.results.schema import (
     EvaluationRecord,
     Replaced,
@@ -271,7 +270,7 @@ def _check_trainings(
             found = measured.get(training.key)
             if found is None or found.weights != training.weights:
                 raise UserError("was not measured with the weights that it says")
-            if difference := curve_difference(found, training):
+            if difference := records.curve_difference(found, training):
                 raise UserError(difference)
             _check_statements(training, settings)
             if (path := weights_path(row, *training.key, staged)).exists():

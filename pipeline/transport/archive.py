@@ -10,8 +10,7 @@ from typing import IO
 
 from dprepro.errors import UserError, reading, shown
 from dprepro.fields import KEY
-from dprepro.pipeline.files import replacing
-from dprepro.pipeline.limits import PACK_LEAST, PACK_TIMES
+from dprepro.pipeline.files import PACK_LEAST, PACK_TIMES, replacing
 from dprepro.pipeline.params import Settings, pick
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.weights import ENDING, RUNS, lacking, weights_path

@@ -126,7 +126,7 @@ SETTINGS = {"batch": 64, "epochs": 16, "learning_rate": 0.1, "clipping": "full",
 
 @pytest.mark.parametrize(
     ("sampling", "mini_set", "attack"),
-    [("poisson", 1, "canaries"), ("poisson", 8, "crowd"), ("poisson", None, "crowd"), ("fixed", 1, "crowd")],
+    [("poisson", 1, "canaries"), ("fixed", 8, "crowd"), ("fixed", None, "crowd"), ("fixed", 1, "crowd")],
 )
 def test_a_vector_of_an_examples_own_is_there_or_not(
     sampling: str, mini_set: int | None, attack: str

@@ -1,22 +1,13 @@
 """The benchmark runs every way there is, and says what it measured."""
 
-import json
-from pathlib import Path
-
-import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from benchmarks import final_model
-from benchmarks.__main__ import picture, table
+from benchmarks.__main__ import table
 from benchmarks.measuring import Measured, compare
-from benchmarks.networks_in_jax import in_jax
-from benchmarks.steps import CASES, GHOST, JAX, OURS, PLAIN, WAYS, Contender, with_torch_batch_norm
-from dprepro.auditing.canaries import canary_bounds
-
-ROOT = Path(__file__).parents[2]
+from benchmarks.steps import CASES, GHOST, OURS, PLAIN, WAYS, Contender, with_torch_batch_norm
 
 
 @pytest.mark.parametrize(
@@ -32,26 +23,6 @@ ROOT = Path(__file__).parents[2]
 )
 def test_every_way_takes_a_step(contender: Contender) -> None:
     contender.step()()
-
-
-@pytest.mark.parametrize("case", ["lenet5", "lenet-300-100", "mlp", "frozen-trunk"])
-def test_networks_in_jax_are_those_of_torch(case: str) -> None:
-    net = CASES[case].net
-    weights, outputs = in_jax(net)
-    inputs, _ = CASES[case].batch(3, torch.device("cpu"))
-    expected = net(inputs).detach().numpy()
-    np.testing.assert_allclose(np.asarray(outputs(weights, inputs.numpy())), expected, atol=1e-4)
-    assert len(weights) == sum(isinstance(layer, nn.Linear | nn.Conv2d) for layer in net.modules()) - (
-        2 if case == "frozen-trunk" else 0
-    )
-
-
-@pytest.mark.parametrize(
-    ("case", "reason"), [("bilstm", "no function of JAX for Classifier"), ("mlp", "takes minutes")]
-)
-def test_some_networks_are_left_out_of_jax(case: str, reason: str) -> None:
-    with pytest.raises(NotImplementedError, match=reason):
-        Contender(case, JAX, 8).step()
 
 
 def test_plain_sgd_has_torchs_batch_norm() -> None:
@@ -83,27 +54,3 @@ def test_ratios_are_to_plain_sgd_of_the_same_step() -> None:
         "lenet5 | 8 | 1 | ours | 12 | 1.20 | 15 | 1.50 | 60 | 1.20",
         "lenet5 | 8 | 1 | Opacus, ghost clipping | left out: it can't |  |  |  |  | ",
     ]
-
-
-def test_the_picture_has_a_line_for_each_way_that_was_measured() -> None:
-    lines = [
-        [case, batch, "1", way, "1", ratio, "1", "1", "1", "1"]
-        for case in ("lenet5", "lenet-300-100")
-        for batch in ("128", "1024")
-        for way, ratio in ((PLAIN, "1.00"), (OURS, "1.20"), (GHOST, "2.50"), (JAX, ""))
-    ]
-    drawn = picture(lines)
-    assert all(name in drawn for name in ("lenet5", "lenet-300-100", OURS, GHOST))
-    assert JAX not in drawn
-    assert drawn == picture(lines)
-
-
-def test_bounds_in_the_record_of_final_models_follow_from_its_scores() -> None:
-    record = json.loads((ROOT / final_model.RECORD).read_text())
-    without, within = (np.array(record[side]) for side in ("without", "within"))
-    assert len(without) + len(within) == record["models"]
-    found = canary_bounds(without, within, True, final_model.ALPHA, record["delta"])
-    assert found == pytest.approx(record["shown"], abs=1e-6)
-    assert max(found.values()) <= record["epsilon_claimed"]
-    assert final_model.as_published(without, within) == pytest.approx(record["as_published"])
-    assert "<svg" in final_model.picture(record)

@@ -17,7 +17,7 @@ from dprepro.pipeline.models.model import architectures
 from dprepro.pipeline.params import Settings, load, papers
 from dprepro.pipeline.pretrained import relevance, starts
 from dprepro.pipeline.reporting import report
-from dprepro.pipeline.reporting.sources import read_sources
+from dprepro.pipeline.reporting.table import read_sources
 from dprepro.pipeline.results import records
 from dprepro.pipeline.tracking import publishing
 from dprepro.pipeline.tracking.runs import runs
@@ -90,8 +90,8 @@ def test_every_variant_from_raw_files_to_the_report(
     for key in in_order(settings):
         _join(settings, settings.rows[key].data)
         data = prepared.load(settings.rows[key].data)
-        done = rows.train(key, settings, data, cpu, lambda _: None, 60.0)
-        assert done.trained == len(settings.rows[key].levels) * settings.rows[key].seeds, key
+        trained = rows.train(key, settings, data, cpu, lambda _: None, 60.0)
+        assert trained == len(settings.rows[key].levels) * settings.rows[key].seeds, key
         evaluation.evaluate(key, settings, data, cpu)
         row_ledgers(key, settings)
     for key in settings.accounts:

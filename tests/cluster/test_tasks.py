@@ -11,7 +11,7 @@ import pytest
 from dprepro.pipeline import params
 from dprepro.pipeline.cluster import tasks
 from dprepro.pipeline.files import write_text
-from dprepro.pipeline.identity import versions
+from dprepro.pipeline.identity import validity
 from dprepro.pipeline.identity.entries import entries
 from dprepro.pipeline.results import records
 from tests.cluster import project
@@ -49,7 +49,7 @@ def test_data_of_another_network_or_version_are_joined_anew(
     }
     Path("dvc.lock").write_text(json.dumps({"schema": "2.0", "stages": {stage: signed}}))
     if changed == "version":
-        monkeypatch.setattr(versions, "AVERAGING", versions.AVERAGING + 1)
+        monkeypatch.setattr(validity, "AVERAGING", validity.AVERAGING + 1)
     monkeypatch.setattr(tasks, "plan", lambda settings, gpu: [])
     monkeypatch.setattr(tasks, "lacks_measuring", lambda key: True)
     write_text(run, "of now")

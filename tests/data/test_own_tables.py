@@ -15,7 +15,7 @@ import pytest
 from pyarrow import parquet
 from ruamel.yaml import YAML
 
-from dprepro.errors import Notice, UserError
+from dprepro.errors import Notice
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.own import schema, tables
 from dprepro.pipeline.data.own.describe import describe
@@ -87,15 +87,15 @@ def test_a_line_moves_its_own_features_alone(tmp_path: Path) -> None:
     [
         (
             {"age": Numeric(range=(0, 1))},
-            "line 3: age is missing; allowed: a value, or `fill` or `indicator`",
+            "row 3: age is missing; allowed: a value, or `fill` or `indicator`",
         ),
         (
             {"note": Numeric(range=(0, 1), fill=0)},
-            "line 2: note is 'x'; allowed: numbers, and an empty cell for a missing one, or `values`",
+            "row 2: note is 'x'; allowed: numbers, and an empty cell for a missing one, or `values`",
         ),
         (
             {"city": Categorical(values=["a", "b"], fill="a")},
-            "line 3: city is 'c'; allowed: 'a', 'b', or `other",
+            "row 3: city is 'c'; allowed: 'a', 'b', or `other",
         ),
         ({"weight": Numeric(range=(0, 1))}, "no column 'weight'; there are: 'age', 'income', 'city'"),
     ],
@@ -107,7 +107,7 @@ def test_a_value_that_is_not_declared_is_a_line(tmp_path: Path, columns: Any, li
 
 @pytest.mark.parametrize(
     ("target", "line"),
-    [("age", "line 3: age is missing; allowed: a number"), ("note", "line 2: note is 'x'; allowed: numbers")],
+    [("age", "row 3: age is missing; allowed: a number"), ("note", "row 2: note is 'x'; allowed: numbers")],
 )
 def test_a_target_needs_a_number_in_each_line(tmp_path: Path, target: str, line: str) -> None:
     """A target has neither `fill` nor `values`."""
@@ -120,7 +120,7 @@ def test_a_target_needs_a_number_in_each_line(tmp_path: Path, target: str, line:
 def test_an_unknown_class_and_a_damaged_file_are_a_line(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(LINES)
     (tmp_path / "t.parquet").write_bytes(b"PAR1" + bytes(100))
-    assert "line 3: sick is 'yes'; allowed: 'no', 'maybe'" in refusal_of(
+    assert "row 3: sick is 'yes'; allowed: 'no', 'maybe'" in refusal_of(
         lambda: tables.read(tmp_path / "t.csv", "sick", ["no", "maybe"], COLUMNS)
     )
     assert "not a Parquet file" in refusal_of(lambda: tables.frame(tmp_path / "t.parquet"))
@@ -201,31 +201,11 @@ def test_a_parquet_file_of_any_types_gives_its_declared_columns(tmp_path: Path) 
     }
     inputs = tables.read(path, "y", ["no", "yes"], declared).inputs.tolist()
     assert inputs == [[1, 0, -0.5, 0, 0, 0], [0, 1, -1, -1, 1, 0], [1, 0, 0.5, 1, 0, 0]]
-    for name, days in (("tags", False), ("far", True), ("time", True)):
+    for name in ("tags", "far", "time"):
         told = refusal_of(partial(tables.read, path, "y", ["no", "yes"], {name: Numeric(range=(0, 1))}))
         assert f"{name} is of type" in told
-        assert ("as its days since a public day" in told) == days
     assert [*tables.frame(path).columns] == [*columns]
     assert all(len(line) == len(columns) for line in tables.as_texts(tables.frame(path)))
-
-
-def test_a_line_that_is_not_as_declared_stops_no_other(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    lines = [f"{n},{'ab'[n % 2]}" for n in range(100)]
-    lines[7], lines[70] = "7,mauve", "x,a"
-    path.write_text("n,c\n" + "\n".join(lines) + "\n")
-    columns: dict[str, Column] = {"n": Numeric(range=(0, 100)), "c": Categorical(values=["a", "b"])}
-    features, problems = tables.encode_lines(path, tables.frame(path), columns)
-    assert problems.keys() == {7, 70}
-    assert f"{path}: line 9: c is 'mauve'; allowed: 'a', 'b'" in problems[7]
-    assert f"{path}: line 72: n is 'x'" in problems[70]
-    lines[7], lines[70] = "7,b", "70,a"
-    path.write_text("n,c\n" + "\n".join(lines) + "\n")
-    right = tables.encode(path, tables.frame(path), columns)
-    right[[7, 70]] = 0
-    assert features.tolist() == right.tolist()
-    with pytest.raises(UserError, match="no column 'm'"):
-        tables.encode_lines(path, tables.frame(path), {"m": Numeric(range=(0, 1))})
 
 
 def test_a_template_keeps_any_name_of_a_column(tmp_path: Path) -> None:
@@ -261,28 +241,15 @@ def test_messages_on_cells_help(tmp_path: Path) -> None:
     number, city = Numeric(range=(0, 1)), Categorical(values=["Z\u00fcrich", "b"], indicator=True)
     assert tables.names(path) == ["age", "day", "city", "y"]
     missing = told(age=number, city=Categorical(values=["b"]))
-    assert missing.startswith("line 5: age is missing; so it is in other lines of 'city'; allowed: a value")
+    assert missing.startswith("row 3: age is missing; so it is in other lines of 'city'; allowed: a value")
     filled = Numeric(range=(0, 1), indicator=True)
     assert told(age=filled).startswith(
-        "line 6: age is 'NA'; allowed: numbers, and an empty cell for a missing one"
+        "row 4: age is 'NA'; allowed: numbers, and an empty cell for a missing one"
     )
-    assert "line 3: day is 'a b'" in told(day=number).replace("\\n", " ")
-    assert "line 3: city is 'Zu\\u0308rich'; allowed: 'Zürich', 'b', of which 'Z\\xfcrich' looks" in told(
+    assert "row 2: day is 'a b'" in told(day=number).replace("\\n", " ")
+    assert "row 2: city is 'Zu\\u0308rich'; allowed: 'Zürich', 'b', of which 'Z\\xfcrich' looks" in told(
         city=city
     )
-    for day in (
-        "2023-05-09",
-        "2023/5/9",
-        "9.5.23",
-        "2023-05-09T10:00:00Z",
-        "9 May 2023",
-        "9may23",
-        "Sept. 5 2023",
-    ):
-        path.write_text(f"day,y\n{day},no\n")
-        assert told(day=number).endswith("write a date as a number, such as its days since a public day")
-    path.write_text("day,y\n3 boxes,no\n")
-    assert "date" not in told(day=number)
 
 
 @pytest.mark.parametrize(

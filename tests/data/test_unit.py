@@ -207,7 +207,7 @@ def test_a_column_of_people_is_no_feature_and_has_no_gaps(lab: Path) -> None:
     lines.loc[7, "patient"] = " "
     lines.to_csv("../visits.csv", index=False)
     said = refused(f"{NEW} --schema visits.schema.yaml")
-    assert "visits.csv: line 9: patient is missing; allowed: the name of a person" in said
+    assert "visits.csv: row 9: patient is missing; allowed: the name of a person" in said
 
 
 @pytest.mark.filterwarnings("ignore:.*left out")

@@ -10,8 +10,7 @@ import pytest
 from dprepro.pipeline.ledgers.sentences import downwards, upwards
 from dprepro.pipeline.params import load
 from dprepro.pipeline.reporting.effects import difference
-from dprepro.pipeline.reporting.sources import read_sources
-from dprepro.pipeline.reporting.table import results
+from dprepro.pipeline.reporting.table import read_sources, results
 from tests.docs.blocks import ROOT
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -36,7 +35,7 @@ def ours(table: pd.DataFrame, row: str, level: str) -> str:
 
 def gain(table: pd.DataFrame, left: str, right: str, level: str) -> str:
     found = difference(line_of(table, left, level), line_of(table, right, level))
-    return f"{found.value:+.1f} ± {found.half:.1f}"
+    return f"{found.value:+.1f} ± {found.half_width:.1f}"
 
 
 def upper(table: pd.DataFrame, row: str, level: str) -> str:

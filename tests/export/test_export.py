@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 from ruamel.yaml import YAML
 
-from dprepro.errors import Notice, UserError
+from dprepro.errors import UserError
 from dprepro.pipeline import extensions, params, verification
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.export import folder as exporting
@@ -188,33 +188,25 @@ def test_folders_are_classified_as_new_data_takes_them(here: Path, tmp_path: Pat
         (path.parent.parent / "2").mkdir(exist_ok=True)
     said = run(f"predict out/{IMAGES} {tmp_path}/new --out {tmp_path}/found.csv")
     assert "of 8 inputs whose class is in their file" in said
-    for part in parts:
-        np.savez(tmp_path / f"{part}.npz", pictures=pixels, labels=labels)
-    shutil.rmtree(tmp_path / "new")
-    said = run(f"predict out/{IMAGES} {tmp_path} --out {tmp_path}/found.csv")
-    assert "of 16 inputs whose class is in their file" in said
     (tmp_path / "nothing").mkdir()
     assert "nothing: is a folder; allowed: files of type" in refused(
         f"predict out/{IMAGES} {tmp_path}/nothing"
     )
 
 
-def test_an_input_that_cannot_be_classified_stops_no_other(here: Path, tmp_path: Path) -> None:
+def test_an_input_that_cannot_be_classified_is_named_and_nothing_is_written(
+    here: Path, tmp_path: Path
+) -> None:
     (tmp_path / "new/0").mkdir(parents=True)
     Image.fromarray(stripes(1)[0][0].squeeze()).save(tmp_path / "new/0/a.png")
     (tmp_path / "new/0/b.png").write_bytes(b"\x89PNG no more")
-    with pytest.warns(Notice, match=r"new/0/b\.png: .*; this input has no prediction"):
-        first, second = predicted(f"out/{IMAGES}", f"{tmp_path}/new")
-    assert (first["class"] != "", second["class"], second["probability"]) == (True, "", "")
-    (tmp_path / "new/0/a.png").unlink()
-    assert "b.png" in refused(f"predict out/{IMAGES} {tmp_path}/new")
+    found = tmp_path / "found.csv"
+    assert "new/0/b.png: not an image" in refused(f"predict out/{IMAGES} {tmp_path}/new --out {found}")
     (tmp_path / "new.csv").write_text('body,mood\na fine day,good\n"",bad\nan awful night,bad\n')
     for row in (TEXTS, VECTORS):
-        with pytest.warns(Notice, match=r"new\.csv: line 3: no body; this input has no prediction"):
-            lines = predicted(f"out/{row}", f"{tmp_path}/new.csv")
-        assert [line["class"] != "" for line in lines] == [True, False, True]
-    with pytest.warns(Notice):
-        assert "of 2 inputs" in run(f"predict out/{TEXTS} {tmp_path}/new.csv --out {tmp_path}/found.csv")
+        said = refused(f"predict out/{row} {tmp_path}/new.csv --out {found}")
+        assert "new.csv: row 3: no body" in said
+    assert not found.exists()
 
 
 def test_git_ignores_predictions(here: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.training import evaluation, rows
 from dprepro.pipeline.training import search as searches
-from dprepro.pipeline.training.checkpoints import Checkpoint, save
+from dprepro.pipeline.training.checkpoints import Checkpoint
 from dprepro.pipeline.transport.archive import pack
 
 ROW = "small"
@@ -75,7 +75,7 @@ def make() -> None:
     pack(declared, [ROW], PACK)
     images = np.random.default_rng(0).integers(0, 256, (120, 28, 28), dtype=np.uint8)
     np.savez(MINE, inputs=images, labels=np.arange(120) % 4)
-    save(CHECKPOINT, Checkpoint({"parameters": {"w": torch.ones(1, 40)}}, 3, [("a", 0, 1)], 1.0, 2.0))
+    Checkpoint({"parameters": {"w": torch.ones(1, 40)}}, 3, [("a", 0, 1)], 1.0, 2.0).save(CHECKPOINT)
 
 
 def search() -> None:

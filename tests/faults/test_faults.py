@@ -15,7 +15,7 @@ from dprepro.pipeline.data import prepared
 from dprepro.pipeline.export.folder import export
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.weights import read_weights, weights_path
-from dprepro.pipeline.training.checkpoints import restore
+from dprepro.pipeline.training.checkpoints import Checkpoint
 from dprepro.pipeline.transport import archive
 from dprepro.pipeline.transport.adopting import adopt
 from dprepro.pipeline.transport.archive import pack
@@ -66,7 +66,7 @@ READ: dict[Path, Callable[[], object]] = {
     records.run_path(ROW): lambda: records.read_run(ROW),
     PACK: lambda: archive.unpack(PACK, settings(), Path(".dprepro/staged")),
     WEIGHTS: read_first_weights,
-    CHECKPOINT: lambda: restore(CHECKPOINT, CPU),
+    CHECKPOINT: lambda: Checkpoint.restore(CHECKPOINT, CPU),
     INPUTS: lambda: prepared.load("mnist"),
     LABELS: lambda: prepared.load("mnist"),
 }

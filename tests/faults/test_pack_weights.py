@@ -16,7 +16,7 @@ from dprepro.pipeline.transport import networks
 from dprepro.pipeline.transport.networks import check_network
 
 DECLARED = params.load(Path(__file__).parents[2] / "params.yaml")
-BATCH_NORM, LAPLACE = "davody-t2-bn-lenet-300-100", "phan-f4a-ilm-sound"
+BATCH_NORM, LAPLACE = "davody-t2-bn-lenet-300-100", "phan-f4a-ilm-sound-reduced"
 
 
 def check(row: str, tensors: dict[str, torch.Tensor], folder: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from dprepro.errors import UserError
 from dprepro.pipeline import params
 from dprepro.pipeline.extensions import Extension
-from dprepro.pipeline.identity import entries, versions
+from dprepro.pipeline.identity import entries, validity
 from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.models import model
 from tests.checkout import copy_code
@@ -131,7 +131,7 @@ def test_a_models_version_moves_its_rows_alone(copy: Path, moved_in: Callable[[]
 def test_other_versions_move_their_stage(
     name: str, stages: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(versions, name, getattr(versions, name) + 1)
+    monkeypatch.setattr(validity, name, getattr(validity, name) + 1)
     reached = {stage for stage in moved(flat(entries.entries(OWN))) if stage != "report"}
     assert reached == {
         stage for stage in HERE if stage.startswith(tuple(f"{stage_name}@" for stage_name in stages))

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dprepro.pipeline import params
-from dprepro.pipeline.identity.plan import plan
+from dprepro.pipeline.identity.plan import rows_to_train
 from dprepro.pipeline.identity.status import Status, lines, status
 from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.params import Model
@@ -42,7 +42,7 @@ def test_each_row_is_in_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert f"1 changed (settings): {dpsgd.LITERAL}" in told
 
 
-def test_expected_times_are_those_of_the_row_or_of_its_network_and_method(
+def test_expected_times_are_those_of_the_row_or_of_an_epoch_of_its_network_and_method(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dpsgd.fill(tmp_path)
@@ -50,7 +50,7 @@ def test_expected_times_are_those_of_the_row_or_of_its_network_and_method(
     declared = dpsgd.settings(
         **{dpsgd.LAYER: {"settings": {"batch": 1024, "epochs": 80, "learning_rate": 0.5}}}
     )
-    planned = {each.row: each for each in plan(declared, gpu=True)}
+    planned = {each.row: each for each in rows_to_train(declared, gpu=True)}
 
     def seconds(key: str) -> float:
         run = not_none(records.read_run(key))
@@ -59,9 +59,12 @@ def test_expected_times_are_those_of_the_row_or_of_its_network_and_method(
 
     again, new = planned[dpsgd.LAYER], planned[dpsgd.MISSING]
     assert again.seconds == pytest.approx(again.trainings * seconds(dpsgd.LAYER))
+    epochs = {key: mean(each.epochs for each, _ in row.trainings) for key, row in declared.rows.items()}
     kinds = {key: (row.model.name, row.method) for key, row in declared.rows.items()}
     same = [key for key in kinds if kinds[key] == kinds[dpsgd.MISSING] and records.run_path(key).exists()]
-    assert new.seconds == (pytest.approx(new.trainings * mean(map(seconds, same))) if same else None)
+    of_an_epoch = [seconds(key) / epochs[key] for key in same]
+    assert same
+    assert new.seconds == pytest.approx(new.trainings * epochs[dpsgd.MISSING] * mean(of_an_epoch))
 
 
 def test_the_laboratorys_own_is_told_in_twenty_lines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +79,7 @@ def test_the_laboratorys_own_is_told_in_twenty_lines(monkeypatch: pytest.MonkeyP
         *overview.untrained,
         *(key for keys in overview.changed.values() for key in keys),
     }
-    assert todo == {each.row for each in plan(declared, gpu=False)}
+    assert todo == {each.row for each in rows_to_train(declared, gpu=False)}
     assert todo | {*overview.stand, *overview.unmeasured, *overview.unaccounted} == declared.rows.keys()
 
 

@@ -8,8 +8,7 @@ from dp_accounting.pld import PLDAccountant
 
 from dprepro.accountants.calibration import poisson_gaussian
 from dprepro.accountants.records import SampledGaussian
-from dprepro.pipeline.ledgers.composition import row_composition
-from dprepro.pipeline.ledgers.data_budget import budget_of, data_budgets
+from dprepro.pipeline.ledgers.composition import data_budgets, privacy_budget, row_composition
 from dprepro.pipeline.ledgers.rows import entries
 from dprepro.pipeline.ledgers.sentences import data_budget, delta_remark
 from dprepro.pipeline.methods.spending import statement
@@ -98,8 +97,8 @@ def test_a_data_sets_budget_has_every_row_search_and_replaced_training(tmp_path:
     assert (budget.composition.replaced, budget.composition.left_out) == (1, 2)
     expected = theirs(4.0, 5.0, 6.0, 7.0, 8.0, 9.0)
     assert expected <= budget.composition.epsilon < 1.01 * expected
-    assert budget_of("again", declared, tmp_path) == budget
-    assert budget_of("digits", declared, tmp_path) is None
+    assert privacy_budget("again", declared, tmp_path) == budget
+    assert privacy_budget("digits", declared, tmp_path) is None
     words = data_budget(budget)
     trainings = "6 recorded private trainings (3 rows and 2 searches of params.yaml)"
     assert words.startswith(f"Data set mine: {trainings}, together at most ε =")
@@ -120,7 +119,7 @@ def test_a_renamed_entry_is_the_same_data_set(tmp_path: Path) -> None:
         origin = run.trainings[0].origin.model_copy(update={"data": arrays})
         records.write(made_on(run, origin), tmp_path)
     assert [each.rows for each in data_budgets(declared, tmp_path)] == [("of-others",), ("before", "mine-a")]
-    budget = budget_of("mine", declared, tmp_path)
+    budget = privacy_budget("mine", declared, tmp_path)
     assert budget.composition.epsilon >= theirs(4.0, 5.0)
 
 
@@ -160,7 +159,7 @@ def test_without_any_entry_records_still_count(tmp_path: Path) -> None:
     ran(tmp_path, "deleted", "no-entry", 4.0)
     (budget,) = data_budgets(declared, tmp_path)
     assert (budget.data, budget.rows) == ("no-entry", ("deleted",))
-    assert budget_of("digits", declared, tmp_path) is None
+    assert privacy_budget("digits", declared, tmp_path) is None
 
 
 def test_an_unlinked_search_is_in_its_rows_ledger(tmp_path: Path) -> None:

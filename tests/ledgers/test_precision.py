@@ -7,11 +7,10 @@ from pydantic import ValidationError
 
 from dprepro.accountants.attack_risk import curve_of_losses, gaussian_mu, gaussian_risk
 from dprepro.accountants.pld import composed_losses
-from dprepro.accountants.records import NeighboringRelation, SampledGaussian
+from dprepro.accountants.records import MACHINE_TOLERANCE, NeighboringRelation, SampledGaussian, down, up
 from dprepro.pipeline.ledgers.compared import _first_difference
 from dprepro.pipeline.ledgers.ledger import make_ledger
 from dprepro.pipeline.results.schema import Ledger, LedgerEntry
-from dprepro.rounding import MACHINE_TOLERANCE, down, up
 from tests.not_none import not_none
 
 FIXED = SampledGaussian(sampling="fixed", noise_multiplier=1.0, examples=900, batch=9)

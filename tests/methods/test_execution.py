@@ -56,7 +56,7 @@ CASES = {
     # Adam divides by the gradient's own size, which makes rounding of tiny entries large
     "tan, Adam": Case(GROUPED, tan(**ADAM), atol=2e-2),
     "batches": clipped(TANH_BN),
-    "random mini-sets": clipped(TANH_BN, mini_set=4, sampling="poisson", augment="crop_flip"),
+    "augmented mini-sets": clipped(TANH_BN, mini_set=4, augment="crop_flip"),
     "mini-sets": clipped(TANH_BN, clipping="full", mini_set=6, sampling="replacement"),
     "zhang": clipped(TANH, clipping="zhang"),
     "running averages": clipped(TANH_BN, statistics="running"),

@@ -63,7 +63,6 @@ def _untried_networks(monkeypatch: pytest.MonkeyPatch) -> None:
             return True
 
     monkeypatch.setattr(clippers, "Trial", Untried)
-    monkeypatch.setattr(batch_clipping, "Trial", Untried)
     monkeypatch.setattr(batch_clipping, "renews_state", lambda *_: False)
     monkeypatch.setattr(PrivateSteps, "_compare_with_alone", lambda *_: None)
 

@@ -46,7 +46,6 @@ def linear(kind: Callable[..., nn.Module]) -> nn.Module:
         tan(**BATCH),
         tan(**BATCH, copies=2, augment="crop_flip"),
         batch_clipping(**SETS, mini_set=1),
-        batch_clipping(**SETS, mini_set=2, sampling="poisson"),
     ],
 )
 def test_it_is_refused_before_the_first_step(configured: Any, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from dprepro.pipeline.methods.laplace.split_network import split_network
 from dprepro.pipeline.methods.registry import build_net
 from dprepro.pipeline.methods.spending import NOISELESS, NetworkSizes
 from dprepro.pipeline.models.model import Model
-from dprepro.pipeline.training.checkpoints import restore
+from dprepro.pipeline.training.checkpoints import Checkpoint
 from dprepro.pipeline.training.loop import Context, Progress, SeedRun
 from dprepro.pipeline.training.side_by_side import train_runs
 from tests.methods.conftest import ALONE, build, flat
@@ -148,7 +148,7 @@ def test_without_noise_training_is_on_the_data_as_they_are(tiny: Prepared) -> No
 def kept_entropy(folder: Path) -> str | None:
     """That of the only checkpoint."""
     (path,) = folder.glob("*.pt")
-    checkpoint = restore(path, torch.device("cpu"))
+    checkpoint = Checkpoint.restore(path, torch.device("cpu"))
     return checkpoint.entropy
 
 

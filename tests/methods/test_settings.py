@@ -199,6 +199,9 @@ OF_ONE: list[tuple[dict[str, Any], str]] = [
     (with_identical(loss_share=1), "loss_share: 1 is not allowed: Input should be less than 1"),
     (with_batch_clipping(mini_set=30), "mini_set: 30 does not divide the batch; allowed: divisors "
      "of 100"),
+    *((with_batch_clipping(sampling=sampling, mini_set=50), f"sampling: {sampling!r} makes batches of random "
+       "size, which don't divide into mini-sets; allowed: 'fixed', 'replacement', 'shuffled', or "
+       "'mini_set: 1' without batch norm") for sampling in ("poisson", "allocation")),
     (with_batch_clipping(clipping="none"), "sigma: 0.5 without clipping protects nothing; allowed: "
      "0 with 'clipping: none'"),
     (with_batch_clipping(clipping="zhang", clip_decay=0.9), "clip_decay: 0.9 has no effect with "

@@ -34,7 +34,7 @@ def test_planned_seeds_are_none_that_a_row_without_a_plan_or_a_search_has() -> N
 @pytest.mark.parametrize(
     ("plan", "row", "line"),
     [
-        ({"seeds": 4}, {"seeds": 4}, "plans.davody2020-t5.seeds: 4 is not allowed"),
+        ({"seeds": 2}, {"seeds": 2}, "plans.davody2020-t5.seeds: 2 is not allowed"),
         ({"seeds": 901}, {"seeds": 901}, "plans.davody2020-t5.seeds: 901; allowed: at most 900"),
         ({"margin": 0}, {}, "plans.davody2020-t5.margin: 0 is not allowed"),
         ({"margin": "inf"}, {}, "plans.davody2020-t5.margin"),

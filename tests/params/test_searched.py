@@ -10,7 +10,6 @@ from dprepro.pipeline import params
 from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.params.adding import write_chosen
 from dprepro.pipeline.params.documents import read_yaml
-from dprepro.pipeline.params.searched import differing
 from dprepro.pipeline.results import records
 from tests.params.good import changed
 
@@ -21,19 +20,22 @@ ROWS = """\
     {{{common}, label: One, search: grid,
      levels: [{{epsilon: 1}}, {{epsilon: 8}}]}}  # of the paper
   inherits: {{<<: *one, label: Its levels}}
-  other: {{<<: *one, label: Another search's, search: null}}
-  commented:
+  block:
     <<: *one
-    levels: &commented
-      - {{epsilon: 1}}  # not searched
-      - {{epsilon: 8, learning_rate: 0.25}}  # searched
-  named: {{<<: *one, label: By name, levels: *commented}}
+    levels:
+      - {{epsilon: 1}}
+
+      - epsilon: 8
+        learning_rate: 0.25
+    label: In lines
 """
+OTHER = "  other: {<<: *one, label: Another search's, search: null}\n"
+COMMENTED = "  other:\n    <<: *one\n    levels:\n      - {epsilon: 8}  # why\n"
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A params.yaml whose rows have levels of their own, take them over, and name them."""
+    """A params.yaml whose rows have levels of their own, and take them over."""
     good: dict[str, Any] = changed("rows/one/levels", [{"epsilon": 1}])
     row = {name: value for name, value in good.pop("rows")["one"].items() if name not in ("levels", "label")}
     common = ", ".join(f"{name}: {_flow(value)}" for name, value in row.items())
@@ -52,28 +54,22 @@ def _flow(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else "null" if value is None else f"{value}"
 
 
-def test_only_the_rows_that_name_the_search_get_its_choice(path: Path) -> None:
-    before = params.load(path)
-    assert write_chosen({"grid": CHOSEN}, path) == ["one", "inherits", "commented", "named"]
+def test_the_rows_that_name_the_search_get_its_choice_and_comments_stay(path: Path) -> None:
+    assert write_chosen({"grid": CHOSEN}, path) == ["one", "inherits", "block"]
     after = params.load(path)
-    for key in ("one", "inherits", "commented", "named"):
+    for key in ("one", "inherits", "block"):
         assert [level.learning_rate for level in after.rows[key].resolved] == [0.5, 1.0]
-    assert after.rows["other"] == before.rows["other"]
-    assert after.row_digest("other") == before.row_digest("other")
+    assert all(kept in path.read_text() for kept in ("  # by hand\n", "  # of the paper\n", "    label: In"))
+    assert list(read_yaml(path)["rows"]) == ["one", "inherits", "block"]
 
 
-def test_comments_order_and_anchors_stay(path: Path) -> None:
-    write_chosen({"grid": CHOSEN}, path)
-    text = path.read_text()
-    for kept in (
-        "  # by hand\n",
-        "  # of the paper\n",
-        "  # not searched\n",
-        "  # searched\n",
-        "levels: &commented\n",
-    ):
-        assert kept in text
-    assert list(read_yaml(path)["rows"]) == ["one", "inherits", "other", "commented", "named"]
+@pytest.mark.parametrize("more", [OTHER, COMMENTED])
+def test_shared_and_commented_levels_are_left_to_their_author(path: Path, more: str) -> None:
+    path.write_text(path.read_text() + more)
+    digest = digest_file(path)
+    with pytest.raises(UserError, match=r"rows.other.levels: shared .* yourself: levels: \[{epsilon: "):
+        write_chosen({"grid": CHOSEN}, path)
+    assert digest_file(path) == digest
 
 
 def test_writing_again_changes_nothing(path: Path) -> None:
@@ -86,7 +82,7 @@ def test_writing_again_changes_nothing(path: Path) -> None:
 def test_another_choice_replaces_the_first(path: Path) -> None:
     write_chosen({"grid": CHOSEN}, path)
     write_chosen({"grid": {"epsilon=8": {"learning_rate": 7.0}}}, path)
-    assert params.load(path).rows["named"].resolved[1].learning_rate == 7.0
+    assert params.load(path).rows["block"].resolved[1].learning_rate == 7.0
 
 
 def test_a_choice_that_is_no_setting_changes_nothing(path: Path) -> None:
@@ -97,15 +93,15 @@ def test_a_choice_that_is_no_setting_changes_nothing(path: Path) -> None:
 
 
 def test_settings_that_differ_from_the_choice_are_named(path: Path) -> None:
-    assert differing("grid", CHOSEN, params.load(path)) == (
+    assert params.load(path).not_chosen("grid", CHOSEN) == (
         "rows.one: learning_rate is 0.5 at 'epsilon=8', where search 'grid' chose 1.0"
     )
     write_chosen({"grid": CHOSEN}, path)
-    assert differing("grid", CHOSEN, params.load(path)) is None
+    assert params.load(path).not_chosen("grid", CHOSEN) is None
 
 
 def test_the_papers_rows_have_what_their_searches_chose() -> None:
     settings = params.load()
-    found = {each.name: differing(each.name, each.chosen, settings) for each in records.search_records()}
+    found = {each.name: settings.not_chosen(each.name, each.chosen) for each in records.search_records()}
     assert found
     assert not any(found.values()), found

@@ -18,7 +18,7 @@ from dprepro.accountants.attack_risk import (
 )
 from dprepro.accountants.calibration import poisson_gaussian
 from dprepro.accountants.gaussian import gaussian_epsilon
-from dprepro.accountants.pld import Losses, composed_losses
+from dprepro.accountants.pld import PrivacyLosses, composed_losses
 from dprepro.accountants.records import SampledGaussian
 from tests.not_none import not_none
 
@@ -28,7 +28,7 @@ STEPS, EPSILON, DELTA = 1074, 2.71696, 1e-5
 
 
 @pytest.fixture(scope="module")
-def worked() -> Losses:
+def worked() -> PrivacyLosses:
     return composed_losses(WORKED, STEPS, 1e-4)
 
 
@@ -48,7 +48,7 @@ def test_the_worked_setting() -> None:
      (1e-4, 0.64889, None), (1e-3, 0.64079, None)],
 )  # fmt: skip
 def test_mu_of_the_worked_setting_at_each_cut_off(
-    worked: Losses, least_rate: float, mu: float, lost: float | None
+    worked: PrivacyLosses, least_rate: float, mu: float, lost: float | None
 ) -> None:
     curve = curve_of_losses(worked)
     assert gaussian_mu(curve, least_rate) == pytest.approx(mu, rel=1e-3)
@@ -56,7 +56,7 @@ def test_mu_of_the_worked_setting_at_each_cut_off(
         assert regret(curve, mu) == pytest.approx(lost, rel=5e-3)
 
 
-def test_a_curve_is_below_every_line_of_an_independent_accountant(worked: Losses) -> None:
+def test_a_curve_is_below_every_line_of_an_independent_accountant(worked: PrivacyLosses) -> None:
     """The lines of (epsilon, delta), and never a risk below the one of any of them."""
     curve = curve_of_losses(worked)
     theirs = PLDAccountant(value_discretization_interval=1e-3).compose(

@@ -18,7 +18,7 @@ from dprepro.accountants.bounds import bounds_of
 from dprepro.accountants.gaussian import gaussian_epsilon
 from dprepro.accountants.records import SampledGaussian
 from dprepro.accountants.worst_instance import worst_epsilon
-from dprepro.pipeline.planning.budget import plan
+from dprepro.pipeline.planning.budget import suggest_budget
 
 Delta = Callable[[mpf], mpf]
 MILLION = 1_000_000
@@ -195,7 +195,7 @@ def test_a_coarsened_grid_of_an_epoch_stays_a_bound(noise: float, batches: int) 
 def test_a_plan_of_one_step_is_made_in_seconds() -> None:
     """However many examples there are, a batch takes as long: here are five."""
     began = time.process_time()
-    assert plan(16, 1e-5, 0.05, steps=1, simulate=1).choices
+    assert suggest_budget(16, 1e-5, 0.05, steps=1, simulate=1).choices
     assert time.process_time() - began < 18
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from dprepro.pipeline.params import load
-from dprepro.pipeline.params.printed import Table
-from dprepro.pipeline.reporting import caveats
-from dprepro.pipeline.reporting.pages.views import Grid
+from dprepro.pipeline.params.papers import Table
+from dprepro.pipeline.reporting import table
+from dprepro.pipeline.reporting.views import Grid
 from dprepro.pipeline.results import records
 from tests.reporting.made_up import dpsgd
 
@@ -20,9 +20,9 @@ TOLD = SILENT.model_copy(update={"budget": {"epochs": 25}})
 
 def test_where_the_paper_gives_no_budget_ours_is_our_own() -> None:
     row = dpsgd.settings().rows[dpsgd.PLAIN]
-    assert caveats.budget_of(row, SILENT) == "own"
-    assert caveats.budget_of(row, TOLD) == "full"
-    assert caveats.budget_of(row, SILENT.model_copy(update={"own": True})) == "full"
+    assert table.training_length(row, SILENT) == "own"
+    assert table.training_length(row, TOLD) == "full"
+    assert table.training_length(row, SILENT.model_copy(update={"own": True})) == "full"
 
 
 def test_a_planned_row_says_if_no_commit_shows_that_its_plan_came_first(
@@ -35,10 +35,10 @@ def test_a_planned_row_says_if_no_commit_shows_that_its_plan_came_first(
     assert record is not None
 
     def marks() -> list[str]:
-        return [caveat.words for caveat in caveats.stale_caveats(record, row, settings, ROOT)]
+        return [caveat.words for caveat in table.stale_caveats(record, row, settings, ROOT)]
 
     unshown = ["no commit of params.yaml is recorded; git can't show that the plan came first"]
-    monkeypatch.setattr(caveats, "_is_lost", lambda revision: False)
+    monkeypatch.setattr(table, "_is_lost", lambda revision: False)
     monkeypatch.chdir(ROOT)
     assert marks() == []
     monkeypatch.chdir(tmp_path)  # a laboratory, whose commits no run records
@@ -54,10 +54,10 @@ def test_a_planned_row_says_if_no_commit_shows_that_its_plan_came_first(
 def test_data_that_stand_in_for_the_papers_are_compared_with_nothing_and_named(edition: str) -> None:
     (caveat,) = (
         each
-        for each in caveats.record_caveats(dpsgd.record(dpsgd.PLAIN, dpsgd.settings(), edition), SILENT)
+        for each in table.record_caveats(dpsgd.record(dpsgd.PLAIN, dpsgd.settings(), edition), SILENT)
         if each.incomparable
     )
-    assert caveat.words == caveats.STAND_INS[edition]
+    assert caveat.words == table.STAND_INS[edition]
     line = {"epochs": 20.0, "examples": 1200, "training": "paper silent", "not_judged_reason": caveat.words}
     cell: Any = SimpleNamespace(ran=True, line=line)
     grid = Grid("t", TOLD.model_copy(update={"examples": 60000}), (), (), (("DP-SGD", (cell,)),), ())

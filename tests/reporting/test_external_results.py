@@ -8,8 +8,8 @@ import pytest
 from dprepro.errors import UserError
 from dprepro.pipeline.identity.entries import entries
 from dprepro.pipeline.params import Settings
-from dprepro.pipeline.reporting import accuracy_privacy, report
-from dprepro.pipeline.reporting.accuracy_privacy import ExternalResult, external_results
+from dprepro.pipeline.reporting import pictures, report
+from dprepro.pipeline.reporting.pictures import ExternalResult, external_results
 from tests.reporting.made_up import dpsgd
 
 PAPER = """
@@ -51,14 +51,14 @@ def test_only_what_decides_and_has_a_bound_is_taken(tmp_path: Path, summary: Pat
 
 def test_it_is_drawn_in_its_data_sets_panel(tmp_path: Path, summary: Path) -> None:
     table = report.gather(dpsgd.fill(tmp_path), tmp_path).table
-    without = accuracy_privacy.draw(table)
-    picture = accuracy_privacy.draw(table, external_results(named(), tmp_path))
+    without = pictures.draw(table)
+    picture = pictures.draw(table, external_results(named(), tmp_path))
     assert without is not None
     assert picture is not None
     assert "First et al. 2021, run here" in picture
     assert "First et al." not in without
     elsewhere = [ExternalResult("of another data set", "mnist-of-my-hospital", 1.0, 50.0)]
-    assert accuracy_privacy.draw(table, elsewhere) == without
+    assert pictures.draw(table, elsewhere) == without
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from dprepro.pipeline.reporting.intervals import Mean, computed, contrast, mean
+from dprepro.pipeline.reporting.verdict import Mean, computed, contrast, mean
 
 
 def seeds(values: Sequence[float] | dict[int, float]) -> Any:
@@ -38,33 +38,35 @@ def paired() -> Mean:
     ],
 )
 def test_intervals_are_scipys(ours: Mean, scipys: Any) -> None:
-    assert ours.half is not None
+    assert ours.half_width is not None
     interval = scipys.confidence_interval()
-    assert (ours.value - ours.half, ours.value + ours.half) == pytest.approx((interval.low, interval.high))
+    assert (ours.value - ours.half_width, ours.value + ours.half_width) == pytest.approx(
+        (interval.low, interval.high)
+    )
 
 
 def test_rows_are_independent_and_weights_scale_their_spread() -> None:
     weighted = contrast([(1, "one", seeds(LEFT)), (-0.5, "other", seeds(RIGHT))])
     expected = difference(LEFT, [value / 2 for value in RIGHT])
     assert weighted.value == pytest.approx(expected.value)
-    assert weighted.half == pytest.approx(expected.half)
+    assert weighted.half_width == pytest.approx(expected.half_width)
 
 
 def test_what_is_computed_has_no_spread() -> None:
     assert contrast([(2, "account", EXACT)]) == computed(6.0)
     mixed = contrast([(1, "row", seeds(LEFT)), (-1, "account", EXACT)])
-    assert (mixed.half, mixed.n) == (pytest.approx(mean(LEFT).half), 4)
+    assert (mixed.half_width, mixed.n) == (pytest.approx(mean(LEFT).half_width), 4)
 
 
 def test_one_seed_has_no_interval_and_decides_nothing() -> None:
     for single in (mean([97.0]), difference([97.0], RIGHT)):
-        assert single.half is None
+        assert single.half_width is None
 
 
 def test_cells_of_a_row_without_a_common_seed_decide_nothing() -> None:
     left, right = seeds({0: 97.0, 1: 97.4}), seeds({2: 96.9, 3: 97.3})
     gap = contrast([(1, "row", left), (-1, "row", right)])
-    assert (gap.value, gap.half, gap.n) == (pytest.approx(0.1), None, 0)
+    assert (gap.value, gap.half_width, gap.n) == (pytest.approx(0.1), None, 0)
 
 
 def test_seeds_that_agree_exactly_have_an_interval_of_no_width() -> None:

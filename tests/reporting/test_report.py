@@ -10,7 +10,7 @@ import pytest
 from dprepro.pipeline.ledgers.sentences import upwards
 from dprepro.pipeline.params import load
 from dprepro.pipeline.reporting import report, verdict
-from dprepro.pipeline.reporting.pages.views import SIGNS
+from dprepro.pipeline.reporting.views import SIGNS
 from tests.reporting.made_up import dpsgd
 from tests.reporting.markup import check, words
 

@@ -11,9 +11,8 @@ from dprepro.pipeline.params import load
 from dprepro.pipeline.params.papers import Claim, Paper
 from dprepro.pipeline.reporting.claims import ClaimResult, Part, claims
 from dprepro.pipeline.reporting.effects import effects
-from dprepro.pipeline.reporting.intervals import computed
-from dprepro.pipeline.reporting.sources import Sources, read_sources
-from dprepro.pipeline.reporting.table import CELL, COLUMNS, results, to_csv
+from dprepro.pipeline.reporting.table import CELL, COLUMNS, Sources, read_sources, results, to_csv
+from dprepro.pipeline.reporting.verdict import computed
 from dprepro.pipeline.results.schema import Record
 from tests.reporting.made_up import dpsgd
 

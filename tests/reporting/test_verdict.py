@@ -8,9 +8,9 @@ sqrt(1.2421² + .196²) = 1.2574.
 
 import pytest
 
-from dprepro.pipeline.params.printed import Printed
+from dprepro.pipeline.params.papers import Printed
 from dprepro.pipeline.reporting import verdict
-from dprepro.pipeline.reporting.intervals import Mean
+from dprepro.pipeline.reporting.verdict import Mean
 
 RUNS = (98.0, 98.5, 99.0)
 

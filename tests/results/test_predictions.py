@@ -6,7 +6,7 @@ import zlib
 import numpy as np
 import pytest
 
-from dprepro.pipeline.results.predictions import errors_of, packed
+from dprepro.pipeline.results.records import errors_of, packed
 
 
 def test_errors_come_back_and_are_small() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 
+from dprepro.accountants.records import MACHINE_TOLERANCE
 from dprepro.errors import UserError
 from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.params import Settings, load
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.weights import clear_weights, read_weights, weights_path, write_weights
-from dprepro.rounding import MACHINE_TOLERANCE
 from tests.not_none import not_none
 
 CPU = torch.device("cpu")

@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from dprepro.stages.app import app, main
-from dprepro.stages.in_turn import in_turn
+from dprepro.stages.run_commands import run_commands
 
 ROOT = Path(__file__).parents[2]
 # What takes seconds to import; a stage imports it when it runs.
@@ -95,7 +95,7 @@ def test_what_fails_says_so_as_alone(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "params.yaml").write_text("rows: 3\n")
     monkeypatch.setattr("sys.argv", [])  # which it sets
-    assert in_turn([["epsilon", "--help"], ["ledger", "nothing"], ["epsilon", "--help"]]) == 1
+    assert run_commands([["epsilon", "--help"], ["ledger", "nothing"], ["epsilon", "--help"]]) == 1
     told = capsys.readouterr()
     assert told.out.count("Usage: dprepro epsilon") == 1
     assert told.err.startswith("dprepro: params.yaml: ")

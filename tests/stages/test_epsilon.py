@@ -56,11 +56,6 @@ def test_noise_is_found_for_every_sampling(sampling: str) -> None:
     assert ledger["claimed"] is None
 
 
-def test_a_long_computation_prints_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dprepro.stages.epsilon.PATIENCE", 0.0)
-    assert "accounting ..." in asked(*SETTINGS, "--sigma", "1.1").stderr
-
-
 def test_the_noise_that_is_printed_keeps_the_epsilon() -> None:
     """Rounded to the nearest, 1.00376 would be 1, which spends more."""
     options = ("--examples", "100", "--batch", "100", "--steps", "1")

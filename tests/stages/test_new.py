@@ -16,7 +16,6 @@ from dprepro.pipeline.data import prepared
 from dprepro.pipeline.ledgers.declared import declared_guarantee
 from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.params.adding import Adding
-from dprepro.pipeline.params.documents import parse_yaml
 from dprepro.pipeline.params.suggested import batch_for, delta_for
 from tests import laboratory
 from tests.not_none import not_none
@@ -289,31 +288,6 @@ def test_a_level_is_added_behind_the_others(project: Path) -> None:
     assert "differ in 'batch'; allowed: rows of epsilon or sigma" in refused("level", "third", "--sigma", "1")
 
 
-def test_a_level_is_added_to_levels_in_lines_of_their_own(project: Path) -> None:
-    lines = """\
-rows:
-  first:
-    levels:
-      - {epsilon: 3}  # kept
-
-      - epsilon: 2
-        seeds: 5
-    label: x
-  second: {<<: *other}
-"""
-    (project / "params.yaml").write_text("x: &other {levels: [{epsilon: 3}]}\n" + lines)
-    adding = Adding()
-    adding.level("first", {"epsilon": 1.0})
-    assert adding.text.endswith(
-        "        seeds: 5\n      - {epsilon: 1.0}\n    label: x\n  second: {<<: *other}\n"
-    )
-    assert parse_yaml(adding.text, Path("params.yaml"))["rows"]["first"]["levels"][2] == {"epsilon": 1.0}
-    adding.level("second", {"epsilon": 1.0})  # of which it has its own then
-    rows = parse_yaml(adding.text, Path("params.yaml"))["rows"]
-    assert rows["second"]["levels"] == [{"epsilon": 3}, {"epsilon": 1.0}]
-    assert "x: &other {levels: [{epsilon: 3}]}" in adding.text
-
-
 @pytest.mark.parametrize(
     ("model", "epsilon", "ends"),
     [
@@ -442,15 +416,16 @@ def test_a_name_that_yaml_reads_as_another_type_stays_a_name(project: Path, name
 
 @pytest.mark.filterwarnings("error:Initializing zero-element tensors")
 @pytest.mark.parametrize(
-    ("model", "shape", "side"),
-    [("lenet5", (8, 8), 28), ("lenet5_tanh", (30, 8), 32), ("convnet", (4, 4), 28)],
+    ("model", "shape"), [("lenet5", (8, 8)), ("lenet5_tanh", (30, 8)), ("convnet", (4, 4))]
 )
-def test_images_too_small_for_a_model_name_a_size(
-    project: Path, model: str, shape: tuple[int, int], side: int
+def test_images_too_small_for_a_model_name_others_and_an_option(
+    project: Path, model: str, shape: tuple[int, int]
 ) -> None:
     np.savez("mine.npz", inputs=np.zeros((120, *shape), np.uint8), labels=np.arange(120) % 4)
     run("data", "mine", "--npz", "mine.npz")
     arguments = ["row", "second", "--data", "mine", "--model", model, "--method", "dpsgd", "--epsilon", "3"]
     said = refused(*arguments)
-    assert f"can't take images of {shape[0]}x{shape[1]}; `--size {side}` of `new data --images`" in said
+    assert f"can't take images of 1x{shape[0]}x{shape[1]}; allowed: " in said
+    assert "lenet_300_100, " in said
+    assert said.endswith("; `--size` of `new data --images` scales images")
     assert "second" not in Path("params.yaml").read_text()

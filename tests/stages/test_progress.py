@@ -6,10 +6,9 @@ import pytest
 
 from dprepro.accountants.bounds import smallest_bound, spent_epsilon
 from dprepro.accountants.laplace import Laplace, Releases
-from dprepro.accountants.records import SampledGaussian
+from dprepro.accountants.records import SampledGaussian, rounded_up
 from dprepro.pipeline.methods.spending import Guarantee, statement
 from dprepro.pipeline.training.loop import Progress
-from dprepro.rounding import rounded_up
 from dprepro.stages import progress
 
 

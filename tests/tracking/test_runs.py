@@ -18,7 +18,7 @@ from mlflow.entities import Run
 
 from dprepro.errors import UserError
 from dprepro.pipeline.reporting import table
-from dprepro.pipeline.reporting.sources import read_sources
+from dprepro.pipeline.reporting.table import read_sources
 from dprepro.pipeline.tracking import views
 from dprepro.pipeline.tracking.publishing import STORE, address, publish
 from dprepro.pipeline.tracking.runs import RunSpec, canonical, runs

@@ -16,17 +16,6 @@ from tests.reporting.made_up import dpsgd as example
 from tests.tracking.conftest import answers, small
 
 
-def test_a_server_ends_with_the_process_that_serves_even_where_that_is_killed() -> None:
-    server = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(600)"]
-    script = f"from dprepro.stages.ui import serve; serve({server!r}, dict(__import__('os').environ))"
-    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"here\n"
-    process.kill()
-    assert process.stdout.read() == b""  # once the last that could write to it is gone
-    process.wait()
-
-
 def test_ui_publishes_says_where_and_ends_quietly(tmp_path: Path, port: int) -> None:
     settings = example.settings()
     example.put(small(example.LAYER, settings), tmp_path)

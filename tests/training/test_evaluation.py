@@ -11,7 +11,7 @@ from dprepro.accountants.records import SampledGaussian
 from dprepro.errors import UserError
 from dprepro.pipeline import verification
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.identity.versions import MEASURING
+from dprepro.pipeline.identity.validity import MEASURING
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.laplace.settings import AdlmSettings, IlmSettings
 from dprepro.pipeline.methods.settings import MethodSettings
@@ -19,7 +19,7 @@ from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.params import Settings, parse
 from dprepro.pipeline.reporting.wording import words
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.predictions import errors_of
+from dprepro.pipeline.results.records import errors_of
 from dprepro.pipeline.results.schema import EvaluationRecord, TrainingRecord
 from dprepro.pipeline.results.weights import weights_path
 from dprepro.pipeline.training import evaluation, loop, side_by_side

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dprepro.pipeline.files import digest_files
-from dprepro.pipeline.reporting.intervals import SeedValues
+from dprepro.pipeline.reporting.verdict import SeedValues
 from dprepro.pipeline.rerun import Difference
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import TrainingRecord

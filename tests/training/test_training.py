@@ -29,7 +29,7 @@ from dprepro.pipeline.data.fetch import fetch
 from dprepro.pipeline.data.prepare import prepare
 from dprepro.pipeline.data.prepared import Prepared, Split
 from dprepro.pipeline.files import read_sealed
-from dprepro.pipeline.identity import versions
+from dprepro.pipeline.identity import validity
 from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.ledgers.rows import row_ledgers
@@ -44,10 +44,10 @@ from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import RowTrainings, TrainingRecord, TrainingSpent
 from dprepro.pipeline.results.weights import weights_path
-from dprepro.pipeline.training import checkpoints, evaluation, loop, rows, search
-from dprepro.pipeline.training.checkpoints import restore
+from dprepro.pipeline.training import evaluation, loop, rows, search
+from dprepro.pipeline.training.checkpoints import Checkpoint
 from dprepro.pipeline.training.loop import Context, FinishedTraining, Progress, SeedRun
-from dprepro.pipeline.training.rows import TrainResult, check_inputs
+from dprepro.pipeline.training.rows import check_inputs
 from dprepro.pipeline.training.side_by_side import train_runs
 from dprepro.stages.search import search as search_command
 from dprepro.stages.train import train
@@ -135,7 +135,7 @@ def test_a_signal_ends_training_after_the_step_with_a_checkpoint(
         list(train_runs(wanted, stopped))
     assert problem.value.status == 128 + by
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
-    kept = not_none(restore(checkpoint_in(tmp_path / "stopped"), cpu.device))
+    kept = not_none(Checkpoint.restore(checkpoint_in(tmp_path / "stopped"), cpu.device))
     assert kept.done == 5
     resumed = weights(train_runs(wanted, replace(stopped, show=quiet)))
     assert torch.equal(resumed["epsilon=3", 0], whole["epsilon=3", 0])
@@ -228,7 +228,7 @@ def changed(declared: Settings, **changes: Any) -> Settings:
     return params.parse(everything)
 
 
-def grow(root: Path, settings: Settings, data: Prepared, how: Execution) -> TrainResult:
+def grow(root: Path, settings: Settings, data: Prepared, how: Execution) -> int:
     """Train, measure and account for what `quick` lacks."""
     trained = rows.train("quick", settings, data, how, quiet, 1e9, root)
     evaluation.evaluate("quick", settings, data, how, root)
@@ -274,8 +274,7 @@ def test_what_a_row_lacks_is_trained_and_what_stands_is_left_alone(
     settings, data = loaded(done)
     old = names(done)
     before = kept(done, old)
-    trained = grow(done, changed(settings, **changes), data, cpu)
-    assert (trained.trained, trained.standing) == (2, 4)
+    assert grow(done, changed(settings, **changes), data, cpu) == 2
     assert sorted(names(done)) == sorted([*old, *new])
     assert kept(done, old) == before
     run = not_none(records.read_run("quick", done))
@@ -291,8 +290,7 @@ def test_a_training_that_is_no_longer_declared_goes(done: Path, cpu: Execution) 
     settings, data = loaded(done)
     left = [("epsilon=3", 0), ("epsilon=inf", 0)]
     before = kept(done, left)
-    trained = grow(done, changed(settings, seeds=1), data, cpu)
-    assert (trained.trained, trained.standing) == (0, 2)
+    assert grow(done, changed(settings, seeds=1), data, cpu) == 0
     assert names(done) == left
     assert kept(done, left) == before
     # and that it was seen is kept; this row is seeded, so that nothing bounds what that told
@@ -323,10 +321,11 @@ def test_other_settings_data_and_versions_train_anew(
     assert why(other) == "settings"
     for part in ("method", "model"):
         raised = run.origins[0].made_by | {part: 2}
-        monkeypatch.setattr(versions, "training", lambda method, model, raised=raised: raised)
+        for module in (validity, rows):
+            monkeypatch.setattr(module, "training_versions", lambda method, model, raised=raised: raised)
         assert why(before) == f"{part} version"
-    assert grow(done, other, data, cpu).trained == 2
-    assert grow(done, other, data, cpu).trained == 0
+    assert grow(done, other, data, cpu) == 2
+    assert grow(done, other, data, cpu) == 0
     trained = not_none(records.read_run("quick", done))
     assert [made.made_by for made in trained.origins] == [raised]
 
@@ -337,22 +336,22 @@ def test_a_killed_process_keeps_what_is_done_and_resumes_to_the_unbroken_numbers
     settings, data = loaded(project)
     saved: list[int] = []
 
-    def save_and_kill(path: Path, checkpoint: checkpoints.Checkpoint) -> None:
+    def save_and_kill(checkpoint: Checkpoint, path: Path) -> None:
         """Save, and kill the process in the middle of the second training."""
-        save(path, checkpoint)
+        save(checkpoint, path)
         saved.append(checkpoint.done)
         if saved == [*range(1, 11), *range(1, 6)]:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    save = checkpoints.save
-    monkeypatch.setattr(checkpoints, "save", save_and_kill)
+    save = Checkpoint.save
+    monkeypatch.setattr(Checkpoint, "save", save_and_kill)
     status, _ = in_child(lambda: rows.train("quick", settings, data, cpu, quiet, 0.0, project), project)
     assert status == -signal.SIGKILL
     done = names(project)
     assert done == [("epsilon=3", 0)]  # one seed of every level before the next seed
     written = weights_path("quick", *done[0], project).read_bytes()
     steps_done = [
-        not_none(restore(path, torch.device("cpu"))).done
+        not_none(Checkpoint.restore(path, torch.device("cpu"))).done
         for path in (project / records.CHECKPOINTS).rglob("*.pt")
     ]
     assert sorted(steps_done) == [5, 10]
@@ -537,7 +536,7 @@ def test_a_full_disk_leaves_the_old_run(done: Path, cpu: Execution, monkeypatch:
         assert names(done) == old
         assert kept(done, old) == before
         assert not [path for path in (done / "runs/quick").iterdir() if path.suffix != ".safetensors"]
-    assert grow(done, more, data, cpu).trained == 2
+    assert grow(done, more, data, cpu) == 2
     assert kept(done, old) == before
 
 

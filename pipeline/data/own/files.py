@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from dprepro.errors import UserError, notice, reading
-from dprepro.pipeline.files import digest_file
-from dprepro.pipeline.limits import OWN_BYTES, OWN_FILES
+from dprepro.pipeline.files import OWN_BYTES, OWN_FILES, digest_file
 from dprepro.pipeline.params import PARAMS, OwnArrays, OwnFiles, OwnImages, OwnTable
 
 FOLDER = Path("data/own")  # links to files elsewhere, or copies of them; ignored by git

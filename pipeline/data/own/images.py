@@ -13,7 +13,7 @@ from PIL import Image, ImageOps
 from dprepro.errors import UserError, notice, shown
 from dprepro.pipeline.data.formats import Examples
 from dprepro.pipeline.data.own.files import images_of
-from dprepro.pipeline.limits import OWN_BYTES, OWN_PIXELS
+from dprepro.pipeline.files import OWN_BYTES, OWN_PIXELS
 
 FORMATS = ("PNG", "JPEG", "PPM", "BMP", "WEBP")
 GREY = {"1", "L", "LA"}

@@ -10,7 +10,7 @@ import numpy as np
 
 from dprepro.errors import UserError, listed, shown
 from dprepro.pipeline.data.formats import Examples
-from dprepro.pipeline.limits import OWN_BYTES, OWN_CLASSES
+from dprepro.pipeline.files import OWN_BYTES, OWN_CLASSES
 
 _CORRUPT = (
     *(zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, TypeError, OverflowError),

@@ -1,6 +1,5 @@
 """Tables (CSV or Parquet) with one example per line. Declared columns become features."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ import numpy as np
 from dprepro.errors import UserError, listed, notice, reading, shown
 from dprepro.pipeline.data.formats import Examples
 from dprepro.pipeline.data.own.texts import at, csv_frame, kept, no_column, refuse_twice, unknown
-from dprepro.pipeline.limits import OWN_BYTES, OWN_COLUMNS
+from dprepro.pipeline.files import OWN_BYTES, OWN_COLUMNS
 from dprepro.pipeline.params.own import Categorical, Column, Numeric, Unit
 
 if TYPE_CHECKING:
@@ -21,10 +20,6 @@ if TYPE_CHECKING:
 
 FORMATS = {".csv": "csv", ".parquet": "parquet"}
 FILLED = "a value, or `fill` or `indicator` in the column's declaration"
-DATES = "; write a date as a number, such as its days since a public day"
-MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
-# as people write one, with figures or with the name of a month
-DATE = rf"\d{{4}}[./-]\d\d?[./-]\d\d?|\d\d?[./-]\d\d?[./-]\d{{2,4}}|\d\d?[. -]*{MONTH}|{MONTH}[a-z]*\.? \d"
 FEW = 50  # largest number of values of a public column that counts as categorical
 
 
@@ -96,8 +91,7 @@ def _plain(path: Path, name: str, column: "ChunkedArray", declared: bool) -> "Ch
         return column
     if not (types.is_string(kind) or types.is_large_string(kind) or types.is_decimal(kind)):
         if declared:
-            days = DATES if types.is_temporal(kind) else ""
-            raise UserError(f"{path}: {name} is of type {kind}; allowed: numbers, texts and booleans{days}")
+            raise UserError(f"{path}: {name} is of type {kind}; allowed: numbers, texts and booleans")
         if not types.is_temporal(kind):
             values = [None if each is None else str(each) for each in column.to_pylist()]
             return pyarrow.chunked_array([pyarrow.array(values, pyarrow.string())])
@@ -137,24 +131,6 @@ def encode(path: Path, lines: "DataFrame", columns: Mapping[str, Column]) -> np.
         else:
             features.append(_categories(path, name, values, column))
     return np.concatenate(features, axis=1)
-
-
-def encode_lines(
-    path: Path, lines: "DataFrame", columns: Mapping[str, Column]
-) -> tuple[np.ndarray, dict[int, str]]:
-    """Features as in `encode`, with zeros for lines that are not as declared, and the message for each."""
-    try:
-        return encode(path, lines, columns), {}
-    except UserError as problem:
-        if len(lines) == 1:
-            width = sum(column.width for column in columns.values())
-            return np.zeros((1, width), np.float32), {int(lines.index[0]): str(problem)}
-        if any(name not in lines.columns for name in columns):
-            raise
-    middle = len(lines) // 2
-    first, problems = encode_lines(path, lines[:middle], columns)
-    last, more = encode_lines(path, lines[middle:], columns)
-    return np.concatenate([first, last]), problems | more
 
 
 def labels(lines: "DataFrame", label: str | None) -> list[str]:
@@ -290,10 +266,7 @@ def _numbers(path: Path, name: str, values: "Series", column: Numeric, is_target
     numbers = as_numbers(texts)
     if (line := _first(~missing & np.isnan(numbers))) is not None:
         empty = "" if is_target else ", and an empty cell for a missing one"
-        days = DATES if re.match(DATE, texts[line], re.IGNORECASE) else ""
-        raise UserError(
-            f"{at(path, line)}: {name} is {shown(texts[line])}; allowed: numbers{empty}{others}{days}"
-        )
+        raise UserError(f"{at(path, line)}: {name} is {shown(texts[line])}; allowed: numbers{empty}{others}")
     if is_target and (line := _first(missing)) is not None:
         raise UserError(f"{at(path, line)}: {name} is missing; allowed: a number")
     low, high = column.range

@@ -3,7 +3,7 @@
 import csv
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ import numpy as np
 
 from dprepro.errors import UserError, listed, reading, shown
 from dprepro.pipeline.data.formats import Examples
-from dprepro.pipeline.limits import OWN_BYTES, OWN_COLUMNS
+from dprepro.pipeline.files import OWN_BYTES
 from dprepro.pipeline.params.own import Unit
 
 if TYPE_CHECKING:
@@ -67,21 +67,6 @@ def kept(path: Path, rows: "DataFrame", unit: Unit | None) -> tuple["DataFrame",
     return rows[first], people[first].to_numpy(object)
 
 
-def _check_columns(path: Path) -> None:
-    """Make sure that a file has no more columns than pandas reads in a second.
-
-    Raises:
-        UserError: the file has more columns.
-        UnicodeDecodeError: the file is not UTF-8.
-    """
-    longest = OWN_COLUMNS * 1000  # bytes of names
-    with reading(path), path.open("rb") as file:
-        line = file.readline(longest + 1)
-    count = line.count(b",") + 1
-    if count > OWN_COLUMNS or len(line) > longest:
-        raise UserError(f"{path}: more than {OWN_COLUMNS:,} columns, or their names have {longest:,} bytes")
-
-
 def refuse_twice(path: Path, names: Iterable[str]) -> None:
     """Refuse two columns of one name: some readers would silently take the first.
 
@@ -108,7 +93,6 @@ def csv_frame(path: Path, rows: int | None = None) -> "DataFrame":
     import pandas  # imported here, because images don't need it
 
     try:
-        _check_columns(path)
         with reading(path), warnings.catch_warnings():
             # pandas warns about rows that are longer than the first
             warnings.simplefilter("error", pandas.errors.ParserWarning)
@@ -145,39 +129,21 @@ def csv_frame(path: Path, rows: int | None = None) -> "DataFrame":
 
 def _refuse_longer(path: Path, columns: int) -> None:
     """Refuse a line with more values than the first line has names; commas at its end are none."""
-    for line, row in _records(path):
-        if any(row[columns:]):
-            raise UserError(f"{path}: line {line}: {len(row)} values; the first line has {columns} names")
+    csv.field_size_limit(OWN_BYTES)
+    with reading(path), path.open(encoding="utf-8", newline="") as file:
+        for row in (reader := csv.reader(file)):
+            if any(row[columns:]):
+                raise UserError(
+                    f"{path}: line {reader.line_num}: {len(row)} values; the first line has {columns} names"
+                )
 
 
 def at(path: Path, row: int) -> str:
-    """A file and the line of its example number ``row``, from 0, for messages."""
-    return f"{path}: line {row + 1 if path.suffix.lower() == '.parquet' else csv_line(path, row)}"
+    """A file and the row of its example number ``row``, from 0, for messages.
 
-
-def csv_line(path: Path, row: int) -> int:
-    """Line in a CSV file, from 1, at which the ``row``-th example begins, from 0; blank lines are none."""
-    return next(line for number, (line, _) in enumerate(_records(path)) if number == row + 1)
-
-
-def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """First line and values of each record, the names of the columns included."""
-    csv.field_size_limit(OWN_BYTES)
-    with reading(path), path.open(encoding="utf-8", newline="") as file:
-        texts: list[str] = []  # of the present record
-
-        def noted() -> Iterator[str]:
-            for text in file:
-                texts.append(text)
-                yield text
-
-        reader, line = csv.reader(noted()), 1
-        for row in reader:
-            # of one column, a quoted blank value is an example too
-            if any(value.strip() for value in row) or len(row) > 1 or '"' in texts[0]:
-                yield line, row
-            texts.clear()
-            line = reader.line_num + 1
+    Rows of a CSV file are counted as in a spreadsheet: the names are the first row, blank lines are none.
+    """
+    return f"{path}: row {row + (1 if path.suffix.lower() == '.parquet' else 2)}"
 
 
 def no_column(path: Path, name: str, there: Iterable[str]) -> str:

@@ -16,7 +16,7 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor, nn
 
-from dprepro.clipping.clippers import Trial, renews_state
+from dprepro.clipping.clippers import renews_state
 from dprepro.clipping.functional import Tensors
 from dprepro.clipping.gradients import ClippedSum, clipped
 from dprepro.clipping.limits import ClipLimits
@@ -27,7 +27,7 @@ from dprepro.pipeline.methods.base import State, Task
 from dprepro.pipeline.methods.batch_clipping import mini_sets
 from dprepro.pipeline.methods.batch_clipping.settings import RUNNING, BatchClippingSettings
 from dprepro.pipeline.methods.private_steps import PrivateSteps
-from dprepro.pipeline.methods.samples import Sample
+from dprepro.pipeline.methods.samples import Sample, independent_sample, padded
 
 TINY = 1e-12
 AVERAGING = 0.1  # share of a step's statistics in running averages
@@ -49,7 +49,7 @@ class BatchClipping(PrivateSteps):
         super().__init__(task, settings, normalization)
         self.batch_norm = normalization == "batch_bn"
         self.running = RUNNING in self.broken
-        self.draws = 3 if self.settings.augment == "crop_flip" else 0
+        self.uniform_count = 3 if self.settings.augment == "crop_flip" else 0
         self.names = list(task.parameters)
         self.views = Transforms(task.public, self.settings.side)
         self.layers = layer_names(task.net, self.names)
@@ -79,28 +79,24 @@ class BatchClipping(PrivateSteps):
 
     @property
     def isolation(self) -> Isolation | None:  # type: ignore[override]
-        """Reason why mini-sets don't mix; 'tried' if only tests show that padding has no effect on a set."""
+        """Reason why mini-sets don't mix."""
         if self.single or self.mechanism is None or self.broken:
             return super().isolation
-        if self.settings.add_or_remove:
-            return "tried"
         return "one_at_a_time"
 
     def init(self) -> State:
         """Initial parameters, and running averages of statistics if the settings ask for them."""
-        if self.settings.private and not self.single:
-            # examples of a set may mix. But sets of random size are padded to the longest set, and in a
-            # network that mixes examples, the padding would have an effect
-            if self.settings.add_or_remove:
-                Trial.of(self.task.net, self.views.plain(self.task.public[:1]))
-            _ = self.resets  # raises for some networks
+        _ = self.resets  # raises for some networks
         running = initial_statistics(self.task.net) if self.running else {}
         return {"parameters": self.task.parameters, "running": running}
 
     def sample(self, step: int) -> Sample:
         """Mini-sets of a step; a sample of examples if the clipper clips single examples."""
-        sets = mini_sets.draw_mini_sets(self.task.streams, self.settings, step, self.examples)
-        return Sample(sets.chosen[:, 0], sets.mask[:, 0]) if self.single else sets
+        streams, settings = self.task.streams, self.settings
+        if settings.add_or_remove:
+            return padded(independent_sample(streams, settings, step, self.examples), streams.device)
+        sets = mini_sets.draw(streams, settings, step, self.examples)
+        return Sample(sets[:, 0] if self.single else sets, torch.ones(len(sets), device=sets.device))
 
     def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
         """Make one step; its metrics describe the private batch and the public examples."""
@@ -129,19 +125,9 @@ class BatchClipping(PrivateSteps):
         """Images without augmentation, scaled by public statistics."""
         return self.views.plain(stored)
 
-    def train_inputs(self, stored: Tensor, draws: Tensor | None) -> Tensor:
-        """Random crops of images by ``draws`` (..., 3); as `test_inputs` if ``draws`` is None."""
-        return self.views.plain(stored) if draws is None else self.views.augmented(stored, draws)
-
-    def augmentation(self, chosen: Tensor, step: int) -> Tensor:
-        """Uniform random numbers for the augmentation, in an order that doesn't depend on padding.
-
-        For mini-sets of random size, the numbers are drawn for the first example of every set, then for the
-        second of every set, and so on. The length of the longest set must not change the numbers.
-        """
-        if not self.settings.add_or_remove or self.single:
-            return super().augmentation(chosen, step)
-        return super().augmentation(chosen.T, step).transpose(0, 1)
+    def train_inputs(self, stored: Tensor, uniforms: Tensor | None) -> Tensor:
+        """Random crops of images by ``uniforms`` (..., 3); as `test_inputs` if ``uniforms`` is None."""
+        return self.views.plain(stored) if uniforms is None else self.views.augmented(stored, uniforms)
 
     def resumable(self, steps_done: int) -> bool:
         """Return False inside a shuffled or allocated epoch: a resumed run would draw its batches anew."""
@@ -204,19 +190,18 @@ class BatchClipping(PrivateSteps):
     ) -> ClippedSum:
         """Clipped sum over K mini-sets, and the sums of the mini-sets' statistics.
 
-        ``inputs`` (K, S, ...), ``labels`` (K, S) and ``mask`` (K, S) are of K sets of S examples; mask 0
-        marks padding. ``resets`` is as in `mini_sets.gradient`.
+        ``inputs`` (K, S, ...) and ``labels`` (K, S) are of K sets of S examples; sets whose ``mask`` (K,) is
+        0 add nothing. ``resets`` is as in `mini_sets.gradient`.
         """
         net = self.task.net
         sets = [
             mini_sets.gradient(net, parameters, resets, *mini_set)
-            for mini_set in zip(inputs, labels, mask, strict=True)
+            for mini_set in zip(inputs, labels, strict=True)
         ]
         values = {name: torch.stack([each.values[name] for each in sets]) for name in parameters}
-        present = (mask.sum(1) > 0).float()
-        clipped_sets = clipped(values, torch.stack([each.loss for each in sets]), present, bounds)
+        clipped_sets = clipped(values, torch.stack([each.loss for each in sets]), mask, bounds)
         statistics = {
-            name: (torch.stack([each.statistics[name] for each in sets]) * present[:, None]).sum(0)
+            name: (torch.stack([each.statistics[name] for each in sets]) * mask[:, None]).sum(0)
             for name in sets[0].statistics
         }
         return clipped_sets._replace(sums={**clipped_sets.sums, **statistics})

@@ -30,7 +30,7 @@ class BatchClippingSettings(EpochSettings):
     }
     suggested_defaults: ClassVar[dict[str, Any]] = {
         **{"epochs": 8, "learning_rate": 0.1},
-        **{"clipping": "full", "clip": 0.2, "sampling": "poisson"},
+        **{"clipping": "full", "clip": 0.2},
     }
 
     rate_decay: Annotated[float, Field(gt=0, le=1)] = 1.0  # factor of the learning rate per epoch
@@ -43,7 +43,7 @@ class BatchClippingSettings(EpochSettings):
     sigma: NotNegative = 0.0  # noise has std 2 C_h sigma
     # s: number of examples of a mini-set. None: the whole batch (BC); 1: each example is a set (IC)
     mini_set: Count | None = None
-    sampling: Sampling = "fixed"
+    sampling: Sampling = "fixed"  # 'poisson' and 'allocation' for single examples (IC) only
     participations: Count = 1  # 'allocation' only: batches of an epoch with a given example
     note_norms: bool = False  # whether the history gets e_h of every layer
     augment: Literal["none", "crop_flip"] = "none"  # of training images
@@ -55,12 +55,12 @@ class BatchClippingSettings(EpochSettings):
 
     @property
     def attack(self) -> Attack:
-        """Attack 'canaries' if each set is one example of a Poisson or allocated batch; otherwise 'crowd'.
+        """Attack 'canaries' on single examples of a Poisson or allocated batch; otherwise 'crowd'.
 
-        For single examples in such batches, neighbours add or remove one example. This moves a sum half as
-        far as the attack 'crowd', which reverses one clipped vector.
+        In such batches neighbours add or remove one example. This moves a sum half as far as the attack
+        'crowd', which reverses one clipped vector.
         """
-        return "canaries" if self.add_or_remove and self.mini_set == 1 else "crowd"
+        return "canaries" if self.add_or_remove else "crowd"
 
     def shortened(self, batch: int, steps: int) -> Self:
         """Settings for an audit on small batches; samplings 'shuffled' and 'replacement' become 'fixed'."""
@@ -156,6 +156,11 @@ class BatchClippingSettings(EpochSettings):
             return (
                 f"settings.mini_set: {self.mini_set} does not divide the batch; allowed: divisors of "
                 f"{self.batch}"
+            )
+        if self.add_or_remove and (self.set_size > 1 or circumstances.normalization == "batch_bn"):
+            return (
+                f"settings.sampling: {self.sampling!r} makes batches of random size, which don't divide into "
+                "mini-sets; allowed: 'fixed', 'replacement', 'shuffled', or 'mini_set: 1' without batch norm"
             )
         if self.clipping == "none" and self.sigma > 0:
             return (

@@ -40,7 +40,7 @@ class Tan(PrivateSteps):
         """Take the task, the training's settings and the normalisation of the task's network."""
         super().__init__(task, settings, normalization)
         self.copies = settings.copies
-        self.draws = 3 * self.copies if settings.augment == "crop_flip" else 0
+        self.uniform_count = 3 * self.copies if settings.augment == "crop_flip" else 0
         self.views = Transforms(task.public, None)
         self.edges = torch.tensor(NORM_EDGES, device=task.execution.device)
         self.optimizer: Optimizer = Adam()
@@ -79,24 +79,24 @@ class Tan(PrivateSteps):
         """Images without augmentation, scaled by public statistics."""
         return self.views.plain(stored)
 
-    def train_inputs(self, stored: Tensor, draws: Tensor | None) -> Tensor:
-        """Inputs (L K, ...): K copies of L examples, by P ``draws`` (L, K P) per copy."""
-        if draws is None:
+    def train_inputs(self, stored: Tensor, uniforms: Tensor | None) -> Tensor:
+        """Inputs (L K, ...): K copies of L examples, by P ``uniforms`` (L, K P) per copy."""
+        if uniforms is None:
             return self.views.plain(stored)
         copies = stored.repeat_interleave(self.copies, 0)
-        return self._augment(copies, draws.unflatten(1, (self.copies, -1)).flatten(0, 1))
+        return self._augment(copies, uniforms.unflatten(1, (self.copies, -1)).flatten(0, 1))
 
     def variants(self, model: Tensors) -> dict[str, Predict]:
         """Predictors: 'last' uses the last weights, 'vote' the average on K augmented copies (AugTest)."""
         last = {name: model[f"{LAST}{name}"] for name in self.task.parameters}
         predictors: dict[str, Predict] = {"last": self.predictor(last)}
-        if self.draws and self.copies > 1:
+        if self.uniform_count and self.copies > 1:
             predictors["vote"] = partial(self._vote, self.network(model, 0))
         return predictors
 
-    def _augment(self, stored: Tensor, draws: Tensor) -> Tensor:
-        """(N, C, H, W) network inputs; P random ``draws`` (N, P) augment each image."""
-        return self.views.scaled(crop_flip(as_input(stored), draws, padding="reflect"))
+    def _augment(self, stored: Tensor, uniforms: Tensor) -> Tensor:
+        """(N, C, H, W) network inputs; P random ``uniforms`` (N, P) augment each image."""
+        return self.views.scaled(crop_flip(as_input(stored), uniforms, padding="reflect"))
 
     def _average(self, average: Tensors, parameters: Tensors, step: int) -> Tensors:
         """Moving average after a step; its decay rises with the steps, so that it forgets the start."""
@@ -107,10 +107,10 @@ class Tan(PrivateSteps):
     def _vote(self, network: Tensors, inputs: Tensor, position: int) -> Tensor:
         """(B,) most frequent class of K augmented copies of each of B images; in a tie the lowest."""
         shape = (position + len(inputs), self.copies, 3)
-        draws = self.test_streams.uniform(0, math.prod(shape), "test").reshape(shape)[position:]
+        uniforms = self.test_streams.uniform(0, math.prod(shape), "test").reshape(shape)[position:]
         votes = []
-        for copy_draws in draws.unbind(1):
-            logits = self.outputs(network, self._augment(inputs, copy_draws))
+        for copy_uniforms in uniforms.unbind(1):
+            logits = self.outputs(network, self._augment(inputs, copy_uniforms))
             votes.append(F.one_hot(logits.argmax(-1), logits.shape[-1]))
         return torch.stack(votes).sum(0).argmax(-1)
 

@@ -1,4 +1,4 @@
-"""`python -m dprepro.stages.in_turn COMMANDS`: several `dprepro` commands in one process.
+"""`python -m dprepro.stages.run_commands COMMANDS`: several `dprepro` commands in one process.
 
 `dprepro repro` trains, evaluates and accounts for a row in this way, because starting Python and torch for
 each command takes longer than training a small row. The process ends when its standard input does: the
@@ -17,7 +17,7 @@ from dprepro.pipeline.cluster.coordinator import ENDED, STARTED
 from dprepro.stages.app import main
 
 
-def in_turn(commands: Sequence[Sequence[str]]) -> int:
+def run_commands(commands: Sequence[Sequence[str]]) -> int:
     """Run the commands until one fails, and return the status of the last one."""
     for words in commands:
         sys.argv = ["dprepro", *words]  # the command that records name
@@ -46,6 +46,6 @@ if __name__ == "__main__":
     Thread(target=_end_with_input, daemon=True).start()
     if cores := os.environ.get("SLURM_CPUS_ON_NODE"):
         os.environ.setdefault("OMP_NUM_THREADS", cores)
-    status = in_turn(json.loads(sys.argv[1]))
+    status = run_commands(json.loads(sys.argv[1]))
     print(f"{ENDED} {status}", flush=True)
     sys.exit(status)

@@ -10,14 +10,11 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from dprepro.pipeline.ledgers.sentences import counted, downwards, number, upwards
-from dprepro.pipeline.params.papers import Headline, Paper, short
-from dprepro.pipeline.params.printed import Printed, Table
-from dprepro.pipeline.reporting.caveats import STAND_INS
+from dprepro.pipeline.params.papers import Headline, Paper, Printed, Table, short
 from dprepro.pipeline.reporting.claims import ClaimResult, Part
 from dprepro.pipeline.reporting.effects import Results
 from dprepro.pipeline.reporting.privacy import not_covered, specific
-from dprepro.pipeline.reporting.sources import Sources
-from dprepro.pipeline.reporting.table import Columns
+from dprepro.pipeline.reporting.table import STAND_INS, Columns, Sources
 from dprepro.pipeline.reporting.wording import fixed, half, level_value, level_words, printed, signed
 from dprepro.pipeline.results.schema import GUESS, Record, Scores
 
@@ -92,7 +89,7 @@ class Cell:
     at_least: str
 
     @property
-    def half(self) -> str:
+    def half_width(self) -> str:
         """Half the 95 % interval of the difference, after it; '' if nothing is trained or compared."""
         shown = self.difference and self.trained
         return f" ± {half(self.line['difference_half_width'], self.table.decimals)}" if shown else ""
@@ -395,7 +392,7 @@ class PaperView:
         apart = isinstance(right, tuple) and not part.ratio
         base = 0.0 if isinstance(right, tuple) or right is None else right
         if part.ours is not None:
-            wide = f" ± {half(part.ours.half, 2)}" if part.ours.half else ""
+            wide = f" ± {half(part.ours.half_width, 2)}" if part.ours.half_width else ""
             text += f": {signed(part.ours.value, 2) if apart else fixed(part.ours.value, 2)}{wide}"
         bounds = [f"> {base + part.above:g}"] if part.above is not None else []
         bounds += [f"< {base + part.below:g}"] if part.below is not None else []
