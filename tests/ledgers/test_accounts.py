@@ -7,7 +7,7 @@ import pytest
 
 from dprepro.accountants.records import NeighboringRelation, SampledGaussian
 from dprepro.errors import UserError
-from dprepro.pipeline.ledgers import accounts
+from dprepro.pipeline.ledgers import rows
 from dprepro.pipeline.ledgers.ledger import make_ledger
 from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.params import Settings, load, parse
@@ -40,7 +40,7 @@ def declared(**changes: Any) -> Settings:
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> schema.Record:
     folder = tmp_path_factory.mktemp("accounts")
-    accounts.account("gdp", declared(), folder)
+    rows.account("gdp", declared(), folder)
     return not_none(records.read("gdp", declared().accounts["gdp"], folder))
 
 
@@ -91,7 +91,7 @@ def test_next_to_no_noise_has_no_limit_and_still_a_bound(record: schema.Record) 
 
 def test_no_such_account_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no account 'dgp'; did you mean gdp"):
-        accounts.account("dgp", declared(), tmp_path)
+        rows.account("dgp", declared(), tmp_path)
 
 
 def test_a_poisson_sample_of_single_examples_has_no_vector_to_turn() -> None:
@@ -168,7 +168,7 @@ def renyi_account(tmp_path: Path, **changes: Any) -> schema.TrainingResult:
         **ACCOUNT, "settings": {**TAN, **changes}, "levels": [{"noise_multiplier": 3}]
     }  # fmt: skip
     settings = parse({"raw": {}, "data": {}, "rows": {}, "accounts": {"tan": declaration}})
-    accounts.account("tan", settings, tmp_path)
+    rows.account("tan", settings, tmp_path)
     account = records.read("tan", settings.accounts["tan"], tmp_path)
     return account.trainings[0]
 
