@@ -23,7 +23,7 @@ def plan(
 
     settings = load()
     wanted = {key: settings.row(key) for key in rows} if rows else settings.rows
-    planned = [each for each in planning.plan(settings, planning.gpu_here()) if each.row in wanted]
+    planned = [each for each in planning.rows_to_train(settings, planning.gpu_here()) if each.row in wanted]
     for each in planned:
         time = "waits for a GPU" if each.waits else _span(each.seconds)
         kept = f", {each.kept} stand" if each.kept else ""

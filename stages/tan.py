@@ -7,7 +7,7 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dprepro.pipeline.planning.budget import Plan
+    from dprepro.pipeline.planning.budget import SuggestedBudget
 
 tan = typer.Typer(
     no_args_is_help=True, help="Plan a private training by its total amount of noise (Sander et al. 2022)."
@@ -42,11 +42,11 @@ def plan(
     """
     from rich.console import Console
 
-    from dprepro.pipeline.planning.budget import plan as library
+    from dprepro.pipeline.planning.budget import suggest_budget
     from dprepro.stages.answers import answering
 
     with Console(stderr=True).status("accounting"):
-        planned = library(
+        planned = suggest_budget(
             examples,
             delta,
             epsilon,
@@ -65,7 +65,7 @@ def plan(
         console.print(line, soft_wrap=console.is_terminal)
 
 
-def _table(planned: "Plan") -> "Table":
+def _table(planned: "SuggestedBudget") -> "Table":
     from rich import box
     from rich.table import Table
 
@@ -96,7 +96,7 @@ def _table(planned: "Plan") -> "Table":
     return table
 
 
-def _advice(planned: "Plan", simulate: int) -> list[str]:
+def _advice(planned: "SuggestedBudget", simulate: int) -> list[str]:
     best, small = planned.recommended, planned.simulation
     if best.behind_wall:
         why = "all batch sizes are behind the wall, the largest one least."

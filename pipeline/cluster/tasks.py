@@ -8,7 +8,7 @@ from pathlib import Path
 from dprepro.errors import UserError
 from dprepro.pipeline.data.declaration import prepared_here
 from dprepro.pipeline.identity import entries
-from dprepro.pipeline.identity.plan import plan
+from dprepro.pipeline.identity.plan import rows_to_train
 from dprepro.pipeline.identity.status import lacks_measuring
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
@@ -83,7 +83,7 @@ def todo(settings: Settings, rows: Iterable[str], options: Sequence[str] = ()) -
 
     A row whose results lack only an entry in dvc.lock has its ledger computed again.
     """
-    planned = {each.row: each for each in plan(settings, gpu=True)}
+    planned = {each.row: each for each in rows_to_train(settings, gpu=True)}
     digests, lock, dvc = entries.entries(settings), dvclock.Lock(), dvclock.available()
     tasks = []
     for key in rows:

@@ -18,7 +18,7 @@ GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")  # of NVIDIA, AMD, and 
 
 
 @dataclass(frozen=True)
-class Planned:
+class RowToTrain:
     """Row with missing training runs."""
 
     row: str
@@ -29,7 +29,7 @@ class Planned:
     seconds: float | None = None  # expected for the missing trainings; None: no similar row ran
 
 
-def plan(settings: Settings, gpu: bool) -> list[Planned]:
+def rows_to_train(settings: Settings, gpu: bool) -> list[RowToTrain]:
     """Rows with missing training runs: first the rows that this machine can train, by increasing duration.
 
     ``gpu``: whether this machine has a GPU.
@@ -54,22 +54,22 @@ def gpu_here() -> bool:
     return torch.cuda.is_available()
 
 
-def _row(settings: Settings, key: str, run: RowTrainings | None, gpu: bool) -> Planned:
+def _row(settings: Settings, key: str, run: RowTrainings | None, gpu: bool) -> RowToTrain:
     row = settings.rows[key]
     wanted = len(row.trainings)
     waits = row.needs == "gpu" and not gpu
     if run is None:
-        return Planned(key, wanted, 0, (NEVER,), waits)
+        return RowToTrain(key, wanted, 0, (NEVER,), waits)
     data = data_here(key, settings)
     why = [reason_invalid(training, row, data, frozen_changed) for training in run.trainings]
     kept = why.count(None)
     reasons = tuple(dict.fromkeys(reason for reason in why if reason))
     if len(why) < wanted or not reasons:
         reasons = (*reasons, NEVER)
-    return Planned(key, wanted - kept, kept, reasons, waits)
+    return RowToTrain(key, wanted - kept, kept, reasons, waits)
 
 
-def _timed(settings: Settings, planned: Planned, runs: Mapping[str, RowTrainings]) -> Planned:
+def _timed(settings: Settings, planned: RowToTrain, runs: Mapping[str, RowTrainings]) -> RowToTrain:
     """``planned`` with the mean seconds of the row's recorded trainings.
 
     If there are none: the mean seconds of an epoch of the same network and method, times the row's epochs.

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dprepro.errors import counted
-from dprepro.pipeline.identity.plan import NEVER, plan
+from dprepro.pipeline.identity.plan import NEVER, rows_to_train
 from dprepro.pipeline.identity.validity import reason_unmeasured
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
@@ -32,7 +32,7 @@ def status(settings: Settings, gpu: bool) -> Status:
     Raises:
         UserError: a record is damaged.
     """
-    planned = {each.row: each for each in plan(settings, gpu)}
+    planned = {each.row: each for each in rows_to_train(settings, gpu)}
     waiting = [key for key, each in planned.items() if each.waits]
     todo = [each for each in planned.values() if not each.waits]
     changed: dict[str, list[str]] = {}

@@ -53,7 +53,7 @@ class Choice(Cost):
     behind_wall: bool  # sigma is below `WALL`, or `noise` is above `OVERCHARGED`
 
 
-class Plan(Strict):
+class SuggestedBudget(Strict):
     """Choices in order of batch size, the recommended choice, and its cheap simulation for tuning."""
 
     examples: int  # N
@@ -68,7 +68,7 @@ class Plan(Strict):
     simulation: Cost | None  # None: the recommended batch is as small as the simulation's
 
 
-def plan(
+def suggest_budget(
     examples: int,
     delta: float,
     epsilon: float,
@@ -78,7 +78,7 @@ def plan(
     copies: int = 1,
     accountant: Accountant = "rdp",
     simulate: int = 256,
-) -> Plan:
+) -> SuggestedBudget:
     """Plan with batch sizes and their noise for ``epsilon`` at ``delta`` with ``examples`` private examples.
 
     Either ``steps`` is the number of steps, or ``compute`` is the number of per-example gradients, including
@@ -124,7 +124,7 @@ def plan(
     if simulate < best.batch:
         smaller = _Training(examples, simulate, best.steps, delta)
         simulation = _cost(smaller, best.sigma * simulate / best.batch, copies)
-    return Plan(
+    return SuggestedBudget(
         examples=examples,
         delta=delta,
         epsilon=epsilon,

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dprepro.pipeline import params
-from dprepro.pipeline.identity.plan import plan
+from dprepro.pipeline.identity.plan import rows_to_train
 from dprepro.pipeline.identity.status import Status, lines, status
 from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.params import Model
@@ -50,7 +50,7 @@ def test_expected_times_are_those_of_the_row_or_of_an_epoch_of_its_network_and_m
     declared = dpsgd.settings(
         **{dpsgd.LAYER: {"settings": {"batch": 1024, "epochs": 80, "learning_rate": 0.5}}}
     )
-    planned = {each.row: each for each in plan(declared, gpu=True)}
+    planned = {each.row: each for each in rows_to_train(declared, gpu=True)}
 
     def seconds(key: str) -> float:
         run = not_none(records.read_run(key))
@@ -79,7 +79,7 @@ def test_the_laboratorys_own_is_told_in_twenty_lines(monkeypatch: pytest.MonkeyP
         *overview.untrained,
         *(key for keys in overview.changed.values() for key in keys),
     }
-    assert todo == {each.row for each in plan(declared, gpu=False)}
+    assert todo == {each.row for each in rows_to_train(declared, gpu=False)}
     assert todo | {*overview.stand, *overview.unmeasured, *overview.unaccounted} == declared.rows.keys()
 
 

@@ -7,18 +7,18 @@ import pytest
 from typer.testing import CliRunner
 
 from dprepro.accountants.opacus import opacus_rdp
-from dprepro.pipeline.planning.budget import Plan, plan
+from dprepro.pipeline.planning.budget import SuggestedBudget, suggest_budget
 from dprepro.stages.app import app
 from tests.not_none import not_none
 from tests.refusal import refusal_of
 
 
 @pytest.fixture(scope="module")
-def planned() -> Plan:
-    return plan(50_000, 1e-5, 8.0, steps=2500, copies=16)
+def planned() -> SuggestedBudget:
+    return suggest_budget(50_000, 1e-5, 8.0, steps=2500, copies=16)
 
 
-def test_every_choice_spends_epsilon_and_not_more(planned: Plan) -> None:
+def test_every_choice_spends_epsilon_and_not_more(planned: SuggestedBudget) -> None:
     for choice in planned.choices:
         second = opacus_rdp(choice.batch / 50_000, choice.sigma, choice.steps, 1e-5)
         assert 7.98 < second <= 8.0
@@ -28,7 +28,7 @@ def test_every_choice_spends_epsilon_and_not_more(planned: Plan) -> None:
         assert (choice.steps, choice.processed) == (2500, choice.batch * 2500 * 16)
 
 
-def test_the_papers_batch_is_the_smallest_off_the_wall(planned: Plan) -> None:
+def test_the_papers_batch_is_the_smallest_off_the_wall(planned: SuggestedBudget) -> None:
     assert [choice.batch for choice in planned.choices] == [2**power for power in range(7, 16)]
     assert [choice.batch for choice in planned.choices if choice.behind_wall] == [128, 256, 512, 1024, 2048]
     assert planned.recommended.batch == 4096
@@ -41,7 +41,7 @@ def test_the_papers_batch_is_the_smallest_off_the_wall(planned: Plan) -> None:
     assert noise[0] == pytest.approx((first.sigma / first.batch) / (last.sigma / last.batch))
 
 
-def test_the_simulation_keeps_tan_and_spends_hundreds(planned: Plan) -> None:
+def test_the_simulation_keeps_tan_and_spends_hundreds(planned: SuggestedBudget) -> None:
     whole, small = planned.recommended, not_none(planned.simulation)
     assert (small.batch, small.steps, 16 * small.processed) == (256, 2500, whole.processed)
     assert small.eta == pytest.approx(whole.eta)
@@ -51,7 +51,7 @@ def test_the_simulation_keeps_tan_and_spends_hundreds(planned: Plan) -> None:
 
 
 def test_compute_is_shared_by_batch_copies_and_steps() -> None:
-    planned = plan(60, 1e-5, 4.0, compute=1e4, copies=2, simulate=4)
+    planned = suggest_budget(60, 1e-5, 4.0, compute=1e4, copies=2, simulate=4)
     for choice in planned.choices:
         assert 0.9e4 < choice.processed <= 1e4
         assert choice.steps == int(1e4 / 2 / choice.batch)
@@ -61,7 +61,7 @@ def test_compute_is_shared_by_batch_copies_and_steps() -> None:
 def test_the_other_accountant_needs_less_noise() -> None:
     sigma = {}
     for accountant in ("rdp", "pld"):
-        planned = plan(2, 1e-4, 4.0, steps=20, accountant=accountant, simulate=1)
+        planned = suggest_budget(2, 1e-4, 4.0, steps=20, accountant=accountant, simulate=1)
         by = f"epsilon_{accountant}"
         assert all(0.99 * 4 < getattr(choice, by) <= 4.0 for choice in planned.choices)
         sigma[accountant] = [choice.sigma for choice in planned.choices]
@@ -69,14 +69,14 @@ def test_the_other_accountant_needs_less_noise() -> None:
 
 
 def test_at_a_small_epsilon_two_is_no_wall() -> None:
-    planned = plan(40, 1e-5, 0.2, steps=5, simulate=4)
+    planned = suggest_budget(40, 1e-5, 0.2, steps=5, simulate=4)
     overcharged = [choice for choice in planned.choices if choice.sigma > 2 and choice.noise > 1.5]
     assert overcharged
     assert all(choice.behind_wall for choice in overcharged)
 
 
 def test_small_data_have_no_batch_off_the_wall() -> None:
-    planned = plan(10, 1e-3, 50.0, steps=100, simulate=4)
+    planned = suggest_budget(10, 1e-3, 50.0, steps=100, simulate=4)
     assert planned.recommended == planned.choices[-1]
     assert planned.recommended.behind_wall
 
@@ -85,20 +85,16 @@ def test_small_data_have_no_batch_off_the_wall() -> None:
     ("changes", "message"),
     [
         ({"delta": 2e-5}, "delta: 2e-05 means nothing; allowed: 1e-100 to below 1/50000, 2e-05"),
-        ({"delta": 0.0}, "delta: 0 means nothing"),
         ({"epsilon": -1.0}, "epsilon: -1; allowed: 0.05 to 1000"),
         ({"steps": None}, "steps, compute: both are lengths of the training"),
-        ({"compute": 1e6}, "steps, compute: both are lengths of the training"),
         ({"steps": None, "compute": 3.0, "copies": 4}, "compute: 3; allowed: 4"),
         ({"steps": 0}, "steps: 0; allowed: 1 to 1e+06"),
-        ({"copies": 0}, "copies: 0; allowed: 1 to 1e+12"),
-        ({"simulate": 0}, "simulate: 0; allowed: 1 to 1e+12"),
         ({"steps": None, "compute": float("inf")}, "compute: inf; allowed: 1 to 1e+24"),
     ],
 )
 def test_a_contradiction_is_one_line(changes: dict[str, Any], message: str) -> None:
     wishes: dict[str, Any] = {"examples": 50_000, "delta": 1e-5, "epsilon": 8.0, "steps": 2500, **changes}
-    assert message in refusal_of(lambda: plan(**wishes))
+    assert message in refusal_of(lambda: suggest_budget(**wishes))
 
 
 def test_the_command_prints_the_plan() -> None:
@@ -108,7 +104,7 @@ def test_the_command_prints_the_plan() -> None:
     assert shown.exit_code == 0, shown.output
     assert max(map(len, shown.stdout.splitlines())) <= 100
     for_scripts = CliRunner().invoke(app, ["tan", "plan", *wishes, "--json"])
-    printed = Plan.model_validate(json.loads(for_scripts.stdout))
+    printed = SuggestedBudget.model_validate(json.loads(for_scripts.stdout))
     assert f"Take B {printed.recommended.batch}, sigma {printed.recommended.sigma:g}, S 100" in shown.stdout
     assert printed.simulation is not None
     assert f"Tune with B 1, sigma {printed.simulation.sigma:.6g}" in shown.stdout

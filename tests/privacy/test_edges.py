@@ -18,7 +18,7 @@ from dprepro.accountants.bounds import bounds_of
 from dprepro.accountants.gaussian import gaussian_epsilon
 from dprepro.accountants.records import SampledGaussian
 from dprepro.accountants.worst_instance import worst_epsilon
-from dprepro.pipeline.planning.budget import plan
+from dprepro.pipeline.planning.budget import suggest_budget
 
 Delta = Callable[[mpf], mpf]
 MILLION = 1_000_000
@@ -143,12 +143,11 @@ QUESTIONS: list[dict[str, Any]] = [
     {"examples": MILLION, "batch": 1, "steps": 1000, "noise_multiplier": 0.06, "sampling": "fixed"},
     *(
         {"sampling": "allocation", "epochs": epochs, "noise_multiplier": noise}
-        for noise in (0.06, 100, 1e3, 1e4, 3e4, 1e9)
-        for epochs in (2, 200)
+        for noise, epochs in ((0.06, 200), (100, 2), (1e3, 200), (1e4, 2), (3e4, 200), (1e9, 2))
     ),
     *(
         {"sampling": "allocation", "examples": MILLION, "batch": 1, "epochs": 100, "noise_multiplier": noise}
-        for noise in (1, 100, 1e4)
+        for noise in (1, 1e4)
     ),
 ]
 CODE = """
@@ -195,7 +194,7 @@ def test_a_coarsened_grid_of_an_epoch_stays_a_bound(noise: float, batches: int) 
 def test_a_plan_of_one_step_is_made_in_seconds() -> None:
     """However many examples there are, a batch takes as long: here are five."""
     began = time.process_time()
-    assert plan(16, 1e-5, 0.05, steps=1, simulate=1).choices
+    assert suggest_budget(16, 1e-5, 0.05, steps=1, simulate=1).choices
     assert time.process_time() - began < 18
 
 
