@@ -279,7 +279,7 @@ def _clipped_sum(
 ) -> ClippedSum:
     """`clipped_sum`; ``parts``: as in `_parts`."""
     network = getattr(network, "_orig_mod", network)  # of torch.compile
-    is_compiled = any(hasattr(part, "_orig_mod") or part._compiled_call_impl for part in network.modules())
+    is_compiled = any("_orig_mod" in part._modules or part._compiled_call_impl for part in network.modules())
     with torch.compiler.set_stance("force_eager") if is_compiled else nullcontext():
         return _sum_of_network(network, inputs, labels, clip, loss, reference, parts)
 

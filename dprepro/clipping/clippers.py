@@ -96,8 +96,7 @@ def clipper_factory(
     ways = ((PerExample, False), (OneByOne, False))
     for way, taps in ways if reference else (*fast, *ways):
         factory = ClipperFactory(way, example, copies, trial.resets, taps)
-        if trial.agrees(factory):
-            clipper = factory(net)
+        if clipper := trial.right_clipper(factory):
             return (
                 replace(factory, measured=clipper.measured) if isinstance(clipper, BookKeeping) else factory
             )
@@ -107,8 +106,8 @@ def clipper_factory(
 class Called(NamedTuple):
     """State of a network after some calls, and results of the first and the last call."""
 
-    state: Contents
-    buffers: Tensors
+    state: Contents | None  # None: not asked for
+    buffers: Tensors  # after the first call
     first: Tensor
     last: Tensor
 
@@ -148,57 +147,65 @@ def keeps_state(net: nn.Module, inputs: Sequence[Inputs], tolerance: float = 1e-
             change from call to call, or with random numbers.
     """
 
-    def calls(*batches: Inputs, seed: int = 0) -> Called:
+    def calls(*batches: Inputs, seed: int = 0, reads: bool = False) -> Called:
         called = copy.deepcopy(net)
-        outcomes: list[Tensor] = []
-        for batch in batches:
+        buffers: Tensors = {}
+        outcomes: list[Tensor] = []  # two, each as large as the network
+        for number, batch in enumerate(batches, 1):
             with fixed_randomness(a_tensor(batch).device, seed):
-                outcomes = [*outcomes[:1], _outcome(called, batch)]  # two, each as large as the network
-        return Called(contents_of(called), dict(called.named_buffers()), outcomes[0], outcomes[-1])
+                results = _results(called, batch)
+            if number == 1:
+                buffers = {name: value.clone() for name, value in called.named_buffers()}
+            if number in (1, len(batches)):
+                outcomes.append(torch.cat([part.flatten().float() for part in results]))
+        return Called(contents_of(called) if reads else None, buffers, outcomes[0], outcomes[-1])
 
     def is_same(outcome: Tensor, other: Tensor) -> bool:
-        rows = outcome.nan_to_num()[None], other.nan_to_num()[None]
-        return outcome.shape == other.shape and _is_near(*rows, tolerance)
+        if outcome.shape != other.shape or torch.equal(outcome, other):
+            return outcome.shape == other.shape
+        return _is_near(outcome.nan_to_num()[None], other.nan_to_num()[None], tolerance)
 
     first, second = inputs
     alone = calls(first, first, first)
-    mixed = calls(first, second, first)
-    after_second, after_first = calls(second), calls(first)
-    for name, value in after_first.buffers.items():
-        if not torch.equal(value, after_second.buffers[name]):
+    mixed = calls(first, second, first, reads=True)
+    for name, value in calls(second).buffers.items():
+        if not torch.equal(value, alone.buffers[name]):
             raise UserError(f"the network keeps something of its inputs in {name!r}, without noise")
-    if not is_same(alone.first, after_first.first) or not is_same(alone.first, mixed.first):
-        raise UserError(
-            "the network keeps state between calls, outside of its own attributes: the same input gives "
-            "other gradients from call to call; allowed: the same"
-        )
-    if not is_same(alone.last, mixed.last):
-        kept = ", ".join(map(repr, changed(after_first.state, after_second.state)[:3]))
-        raise UserError(
-            f"the network keeps something of its inputs between calls{kept and f' in {kept}'}: the same "
-            "input gives other gradients after another one; allowed: the same"
-        )
-    if not is_same(calls(first, seed=1).first, after_first.first):
+    others = [(mixed.first, alone.first), (mixed.last, alone.last), (calls(first, seed=1).first, alone.first)]
+    if not all(is_same(*pair) for pair in others):
+        after_first, after_second = calls(first, reads=True), calls(second, reads=True)
+        if not is_same(alone.first, after_first.first) or not is_same(alone.first, mixed.first):
+            raise UserError(
+                "the network keeps state between calls, outside of its own attributes: the same input gives "
+                "other gradients from call to call; allowed: the same"
+            )
+        if not is_same(alone.last, mixed.last):
+            kept = ", ".join(map(repr, changed(after_first.state or {}, after_second.state or {})[:3]))
+            raise UserError(
+                f"the network keeps something of its inputs between calls{kept and f' in {kept}'}: the same "
+                "input gives other gradients after another one; allowed: the same"
+            )
         raise UserError("the network draws random numbers; allowed: those of dropout")
-    if changed(contents_of(net), mixed.state) or None in mixed.state.values():
+    state = mixed.state or {}
+    if changed(contents_of(net), state) or None in state.values():
         return True
     return any(map(_is_bounded, net.modules()))  # other inputs may look up longer rows
 
 
-def _outcome(net: nn.Module, inputs: Inputs) -> Tensor:
-    """Outputs of ``net`` for ``inputs`` and gradients of its trained parameters, in one float32 vector."""
+def _results(net: nn.Module, inputs: Inputs) -> tuple[Tensor, ...]:
+    """Outputs of ``net`` for ``inputs``, and gradients of its trained parameters."""
     with torch.enable_grad():
         trained = {name: value for name, value in net.named_parameters() if value.requires_grad}
         with unchanged(trained):
             outputs = call(net, {}, of_each(inputs, Tensor.clone), resets=False)
         if not isinstance(outputs, Tensor):
             raise UserError(f"the network makes {type(outputs).__name__} of its inputs; needed: (B, classes)")
-        parts: tuple[Tensor, ...] = ()
-        if outputs.requires_grad:
-            weights = torch.arange(1, outputs.numel() + 1, device=outputs.device).to(outputs).cos()
-            total = (outputs.flatten() * weights).sum()
-            parts = torch.autograd.grad(total, list(trained.values()), materialize_grads=True)
-    return torch.cat([part.flatten().float() for part in (outputs.detach(), *parts)])
+        if not outputs.requires_grad:
+            return (outputs,)
+        weights = torch.arange(1, outputs.numel() + 1, device=outputs.device).to(outputs).cos()
+        total = (outputs.flatten() * weights).sum()
+        gradients = torch.autograd.grad(total, list(trained.values()), materialize_grads=True)
+    return outputs.detach(), *gradients
 
 
 @contextmanager
@@ -269,7 +276,11 @@ class Trial:
                 raise
             except Exception:  # the network takes no such numbers
                 self.resets = keeps_state(self.net, (first, second), self.tolerance)
-            self.examples = [self._example(*each) for each in enumerate(split(inputs, copies))]
+            classes = self._logits(self.tensors, split(inputs, copies)[0]).shape[1]
+            self.examples = [
+                self._example(part, position % classes if classes > 1 else 0.5)
+                for position, part in enumerate(split(inputs, copies))
+            ]
             for size in SIZES:
                 self._compare(size)
 
@@ -290,15 +301,20 @@ class Trial:
         shape = tuple(a_tensor(example).shape)
         raise UserError(f"the network doesn't take one random input of shape {shape}: {text}")
 
-    def agrees(self, factory: ClipperFactory) -> bool:
-        """Return whether a clipper's sums over batches equal the sums of single examples' gradients."""
+    def right_clipper(self, factory: ClipperFactory) -> Clipper | None:
+        """Clipper of the copy; None if its sums over batches aren't those of single examples' gradients."""
         if factory.way is not OneByOne and self.has_custom_operations:
-            return False
+            return None
         with fixed_randomness(self.device), NoDropout(), _without_own_rules():
             try:
-                return all(self._is_right(factory, self.examples[:size]) for size in SIZES)
+                net = copy.deepcopy(self.net)
+                clipper = factory(net)
+                is_right = all(self._is_right(clipper, self.examples[:size]) for size in SIZES)
+                # a tensor of `vmap` that stays in the network, and can't be read, holds what is of a batch
+                is_readable = self.resets or None not in contents_of(net).values()
             except Exception:  # the clipper has no rule for a layer, or torch none for an operation
-                return False
+                return None
+        return clipper if is_right and is_readable else None
 
     @cached_property
     def has_custom_operations(self) -> bool:
@@ -311,10 +327,8 @@ class Trial:
             return True
         return False
 
-    def _example(self, position: int, inputs: Inputs) -> Example:
-        """Example of ``inputs`` (K, ...), alone in its batch."""
-        classes = self._logits(self.tensors, inputs).shape[1]
-        label = position % classes if classes > 1 else 0.5
+    def _example(self, inputs: Inputs, label: float) -> Example:
+        """Example of ``inputs`` (K, ...) and ``label``, alone in its batch."""
         logits, gradients = self._gradient(inputs, [label], [1.0])
         norms = torch.stack([value.norm() for value in gradients.values()])
         if not (torch.isfinite(logits).all() and torch.isfinite(norms).all()):
@@ -352,7 +366,7 @@ class Trial:
         scale = sum(weight * example.norm for weight, example in zip(weights, chosen, strict=True))
         check("gradients", self._distance(gradients, chosen, weights), scale)
 
-    def _is_right(self, factory: ClipperFactory, chosen: list[Example]) -> bool:
+    def _is_right(self, clipper: Clipper, chosen: list[Example]) -> bool:
         """Return whether a clipper's norms, losses and weighted, unclipped sum agree with single examples."""
         weights = _weights(chosen)
         ones = next(iter(self.tensors.values())).new_ones(len(self.tensors))
@@ -360,11 +374,7 @@ class Trial:
         labels = torch.tensor([example.label for example in chosen], device=self.device)
         mask = ones.new_tensor(weights)
         bounds = ClipLimits(ones.diag(), torch.inf * ones)  # every tensor is a part, and unclipped
-        net = copy.deepcopy(self.net)
-        summed = factory(net)(self.tensors, inputs, labels, mask, bounds)
-        # a tensor of `vmap` that stays in the network, and can't be read, holds what is of this batch
-        if not self.resets and None in contents_of(net).values():
-            return False
+        summed = clipper(self.tensors, inputs, labels, mask, bounds)
         expected = torch.stack([example.norms for example in chosen])
         scales = expected.norm(dim=1).clamp_min(self.examples[0].norm)
         losses = torch.stack([_loss(example.logits, example.label) for example in chosen])
@@ -378,11 +388,12 @@ class Trial:
     def _distance(self, sums: Tensors, chosen: list[Example], weights: list[float]) -> float:
         """L2 distance of ``sums`` from the weighted sum of the examples' gradients."""
         squares = 0.0
-        for name, value in self.tensors.items():
-            expected = torch.zeros_like(value)
-            for example, weight in zip(chosen, weights, strict=True):
-                expected.add_(example.gradients[name], alpha=weight)
-            squares += float((sums[name] - expected).norm()) ** 2
+        for name in self.tensors:
+            parts = [example.gradients[name] for example in chosen]
+            left = sums[name].sub(parts[0], alpha=weights[0])
+            for part, weight in zip(parts[1:], weights[1:], strict=True):
+                left.sub_(part, alpha=weight)
+            squares += float(left.norm()) ** 2
         return squares**0.5
 
     def _gradient(self, inputs: Inputs, labels: list[float], weights: list[float]) -> tuple[Tensor, Tensors]:

@@ -10,6 +10,7 @@ numbers in every batch, and that the same pass gives the same sum again.
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from math import ceil, log2
 from typing import TYPE_CHECKING
 
@@ -72,15 +73,15 @@ class GaussianMechanism:
             ValueError: the step's noise is in another release already.
         """
         streams.release_once(step)
-        # as one tensor, because an operation on a small tensor takes as long
-        values = torch.cat([value.flatten() for value in sums.values()])
-        sizes, size = tuple(value.numel() for value in sums.values()), len(values)
+        values = [value.flatten() for value in sums.values()]
+        sizes = tuple(map(len, values))
+        size = sum(sizes)
         scales = _scales(self, streams.noise, bounds, sizes)
         if streams.noise == "grid":
             noisy = _on_grid(values, streams.rounded_normal(step, size, self.bits(size)), scales)
         else:
             # in place, because the drawn numbers are not used again
-            noisy = streams.normal(step, size).mul_(scales).add_(values)
+            noisy = streams.normal(step, size).mul_(scales).add_(torch.cat(values))
         parts = noisy.split(list(sizes))
         return {name: part.view(value.shape) for part, (name, value) in zip(parts, sums.items(), strict=True)}
 
@@ -132,17 +133,22 @@ def _scales(
     return scales.repeat_interleave(repeats, output_size=sum(sizes))
 
 
-def _on_grid(values: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
-    """(D,) ``values``, or their memory, on a grid of ``spacings`` plus ``noise`` times these, in float32."""
-    if values.device.type != "cpu":
-        return values.double().div_(spacings).round_().add_(noise).mul_(spacings).float()
-    released = values if values.dtype == torch.float32 else torch.empty(len(values))
+def _on_grid(values: list[Tensor], noise: Tensor, spacings: Tensor) -> Tensor:
+    """(D,) ``values``, as one vector, on a grid of ``spacings`` plus ``noise`` times these, in float32."""
+    if noise.device.type != "cpu":
+        return torch.cat(values).double().div_(spacings).round_().add_(noise).mul_(spacings).float()
+    released = torch.empty(len(noise))
+    # in blocks that stay in the CPU's cache; small tensors together, as an operation on one takes as long
+    blocks: list[Tensor] = []
+    for is_large, tensors in groupby(values, lambda value: len(value) >= BLOCK):
+        for run in tensors if is_large else [torch.cat([*tensors])]:
+            blocks += run.split(BLOCK)
     # with the inverses, a coordinate moves by up to 2^-52 of its size more than by a division, which for sums
     # of 2^18 examples and grids of 2^20 spacings in a clipping bound is 2^-14 of a spacing
-    shared = [scales.expand(len(values)) for scales in (spacings, 1 / spacings)]
-    # in blocks that stay in the CPU's cache
-    for block in zip(*(part.split(BLOCK) for part in (released, values, noise, *shared)), strict=True):
-        place, exact, integers, spacing, inverse = block
+    shared = [scales.expand(len(noise)) for scales in (spacings, 1 / spacings)]
+    sizes = [*map(len, blocks)]
+    for block in zip(blocks, *(part.split(sizes) for part in (released, noise, *shared)), strict=True):
+        exact, place, integers, spacing, inverse = block
         # converts first, because a product of float32 and float64 takes twice as long
         place.copy_(exact.double().mul_(inverse).round_().add_(integers).mul_(spacing))
     return released

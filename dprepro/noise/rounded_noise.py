@@ -60,7 +60,8 @@ class Cells(NamedTuple):
 class NormalTable(NamedTuple):
     """Table of normal numbers. A word of random bits gives an entry's index, then a position in its cell."""
 
-    # (2^INDEX_BITS,) start of each entry's cell in units of the fraction's last bit, plus half an integer
+    # (2^INDEX_BITS,) start of each entry's cell in units of the fraction's last bit, plus half an integer,
+    # minus the first word of the entry: the sum with a word, modulo the words' size, has the word's fraction
     numbers: np.ndarray
     entries: int  # number of entries for cells, which come first; all further entries are for the rest
     fraction_bits: int
@@ -98,9 +99,9 @@ def table(bits: int) -> NormalTable:
     fraction_bits = 8 * np.dtype(word).itemsize - INDEX_BITS
     shift = CELL_BITS + fraction_bits - bits
     heights = cells().table
-    numbers = np.zeros(2**INDEX_BITS, word)
     used = np.repeat(np.arange(len(heights)) - len(heights) // 2, heights // ENTRY)
-    numbers[: len(used)] = (used << fraction_bits) + (1 << shift - 1)
+    numbers = (-np.arange(2**INDEX_BITS) << fraction_bits).astype(word)
+    numbers[: len(used)] += ((used << fraction_bits) + (1 << shift - 1)).astype(word)
     return NormalTable(numbers, len(used), fraction_bits, shift)
 
 
@@ -122,17 +123,16 @@ def rounded_normal(
     signed, unsigned = numbers.dtype, np.dtype(f"u{numbers.itemsize}")
     noise = np.empty(size, signed) if out is None else out
     left = [np.empty(0, np.int64)]
-    buffers = np.empty(BLOCK, np.int64), np.empty(BLOCK, signed)
+    indices = np.empty(BLOCK, np.int64)
     for start in range(0, size, BLOCK):
         integer = noise[start : start + BLOCK]
         words = generator.integers(2**64, size=-(-integer.nbytes // 8), dtype=np.uint64)
         block = words.view(unsigned)[: len(integer)]
-        index, fraction = (buffer[: len(block)] for buffer in buffers)
+        index = indices[: len(block)]
         np.right_shift(block, unsigned.type(fraction_bits), out=index, casting="same_kind")
         # `wrap` saves a copy of `integer`; no index is out of range
         numbers.take(index, out=integer, mode="wrap")
-        np.bitwise_and(block.view(signed), signed.type((1 << fraction_bits) - 1), out=fraction)
-        integer += fraction
+        integer += block.view(signed)
         integer >>= shift
         left.append(np.flatnonzero(block >= unsigned.type(entries << fraction_bits)) + start)
     places = np.concatenate(left)

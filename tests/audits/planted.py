@@ -214,20 +214,20 @@ def same_key(self: Streams, purpose: str, step: int) -> int:
     return SEED(self, purpose, step // 2 if purpose == "noise" else step)
 
 
-def unrounded(value: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
-    return (value / spacings + noise).mul_(spacings).float()
+def unrounded(values: list[Tensor], noise: Tensor, spacings: Tensor) -> Tensor:
+    return (torch.cat(values) / spacings + noise).mul_(spacings).float()
 
 
-def coarser(value: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
+def coarser(values: list[Tensor], noise: Tensor, spacings: Tensor) -> Tensor:
     """The sum on a grid 2^12 times as coarse."""
-    rounded = (value / (4096 * spacings)).round() * 4096 * spacings
-    return ON_GRID(rounded.float(), noise, spacings)
+    rounded = (torch.cat(values) / (4096 * spacings)).round() * 4096 * spacings
+    return ON_GRID([rounded.float()], noise, spacings)
 
 
-def afterwards(value: Tensor, noise: Tensor, spacings: Tensor) -> Tensor:
+def afterwards(values: list[Tensor], noise: Tensor, spacings: Tensor) -> Tensor:
     """The sum rounded with the noise, which has its own digits still."""
     digits = torch.rand(noise.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    return ON_GRID((value + (noise + digits) * spacings).float(), 0 * noise, spacings)
+    return ON_GRID([(torch.cat(values) + (noise + digits) * spacings).float()], 0 * noise, spacings)
 
 
 def without_room(self: GaussianMechanism, bounds: ClipLimits, size: int) -> Tensor:

@@ -90,7 +90,8 @@ def test_every_cell_is_covered_exactly_up_to_the_density() -> None:
 @pytest.mark.parametrize("bits", [0, SHORT, SHORT + 1, LONGEST])
 def test_the_table_has_each_cell_as_often_as_its_height_says(bits: int) -> None:
     numbers, entries, fraction_bits, shift = table(bits)
-    used = (numbers[:entries] - 2 ** (shift - 1)) / 2**fraction_bits + REACH * 2**CELL_BITS
+    starts = numbers + (np.arange(2**INDEX_BITS) << fraction_bits).astype(numbers.dtype)
+    used = (starts[:entries] - 2 ** (shift - 1)) / 2**fraction_bits + REACH * 2**CELL_BITS
     counts = np.bincount(used.astype(int), minlength=len(cells().table))
     assert np.array_equal(used, used.astype(int))
     assert np.array_equal(counts << (UNIT_BITS - INDEX_BITS), cells().table)
