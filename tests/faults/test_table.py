@@ -24,13 +24,15 @@ from dprepro.pipeline.data.prepare import prepare
 from dprepro.pipeline.files import digest_file, temporary_path, write_text, writing
 from dprepro.pipeline.identity import entries, provenance
 from dprepro.pipeline.ledgers import sentences
+from dprepro.pipeline.ledgers.compared import _same_spending
 from dprepro.pipeline.ledgers.rows import row_ledgers
-from dprepro.pipeline.ledgers.searched import _same_spending
+from dprepro.pipeline.methods.base import CPU
 from dprepro.pipeline.methods.private_steps import PrivateSteps
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import RowTrainings, TrainingRecord, TrainingSpent
 from dprepro.pipeline.results.weights import weights_path, write_weights
+from dprepro.pipeline.training import evaluation
 from dprepro.pipeline.training.checkpoints import checkpoint_lock
 from dprepro.pipeline.transport import dvclock
 from dprepro.stages.app import app
@@ -62,9 +64,9 @@ def twice(lines: list[Any]) -> list[Any]:
     return [*lines, lines[0] | other]
 
 
-def wrong(declared: Settings | None = None, measure: bool = False) -> dict[str, str]:
+def wrong(declared: Settings | None = None) -> dict[str, str]:
     """What `dprepro verify` says is wrong, by its subject."""
-    checks = verification.verify(declared or settings(), measure)
+    checks = verification.verify(declared or settings())
     return {check.subject: check.wrong for check in checks if check.wrong is not None}
 
 
@@ -346,24 +348,34 @@ def test_weights_that_nobody_measured_are_told(workspace: Path, capsys: pytest.C
     assert ROW in wrong()
 
 
+def measured_again() -> str:
+    """What `dprepro evaluate ROW --again` says."""
+    data = prepared.load(settings().rows[ROW].data)
+    with pytest.raises(UserError) as refused:
+        evaluation.compare(ROW, settings(), data, CPU)
+    return str(refused.value)
+
+
 def test_a_changed_accuracy_is_seen_where_the_weights_are(workspace: Path) -> None:
+    evaluation.compare(ROW, settings(), prepared.load(settings().rows[ROW].data), CPU)
     whole = MEASURED.read_text()
     edit(MEASURED, "trainings/0/metrics/converged", ...)
-    assert "converged is missing, and its weights reach" in wrong(measure=True)[ROW]
+    assert "converged is missing, and its weights reach" in measured_again()
     MEASURED.write_text(whole)
     edit(MEASURED, "trainings/0/metrics/test_accuracy", 0.99)
     assert "test_accuracy: is 0.99, and its predictions reach" in wrong()[ROW]
     edit(MEASURED, "trainings/0/test_errors", None)
     unchecked = {check.subject: check.unchecked for check in verification.verify(settings())}
-    assert "--measure" in str(unchecked[ROW])
+    assert "--again" in str(unchecked[ROW])
     assert "predictions: 1 of " in str(unchecked[ROW])
-    assert "test_accuracy is 0.99, and its weights reach" in wrong(measure=True)[ROW]
+    assert "test_accuracy is 0.99, and its weights reach" in measured_again()
     # accuracies of a seed that the row no longer has are left after `dprepro train`
     edit(MEASURED, "trainings", lambda old: [old[0] | {"seed": 1, "metrics": {"test_accuracy": 0.5}}, *old])
-    assert "seed 0: test_accuracy is 0.99, and" in wrong(measure=True)[ROW]
+    assert "seed 0: test_accuracy is 0.99, and" in measured_again()
     shutil.rmtree("runs")
-    unchecked = {check.subject: check.unchecked for check in verification.verify(settings(), measure=True)}
+    unchecked = {check.subject: check.unchecked for check in verification.verify(settings())}
     assert "weights are not here" in str(unchecked[ROW])
+    assert "are not here" in measured_again()
 
 
 def test_code_that_this_repository_has_not_is_told(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

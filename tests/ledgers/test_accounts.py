@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dprepro.accountants.records import NeighboringRelation, SampledGaussian
-from dprepro.pipeline.ledgers import accounts
+from dprepro.pipeline.ledgers import rows
 from dprepro.pipeline.ledgers.ledger import make_ledger
 from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.params import Settings, load, parse
@@ -39,7 +39,7 @@ def declared(**changes: Any) -> Settings:
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> schema.Record:
     folder = tmp_path_factory.mktemp("accounts")
-    accounts.account("gdp", declared(), folder)
+    rows.account("gdp", declared(), folder)
     return not_none(records.read("gdp", declared().accounts["gdp"], folder))
 
 
@@ -139,7 +139,7 @@ def renyi_account(tmp_path: Path, **changes: Any) -> schema.TrainingResult:
         **ACCOUNT, "settings": {**TAN, **changes}, "levels": [{"noise_multiplier": 3}]
     }  # fmt: skip
     settings = parse({"raw": {}, "data": {}, "rows": {}, "accounts": {"tan": declaration}})
-    accounts.account("tan", settings, tmp_path)
+    rows.account("tan", settings, tmp_path)
     account = records.read("tan", settings.accounts["tan"], tmp_path)
     return account.trainings[0]
 
