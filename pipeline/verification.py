@@ -11,32 +11,28 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import isclose
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
+import dprepro.pipeline.transport.dvclock as dvclock
 from dprepro.errors import UserError
-from dprepro.pipeline.data import prepared, raw
 from dprepro.pipeline.data.declaration import check_declared, data_here
-from dprepro.pipeline.data.own import private
+from dprepro.pipeline.data.own.private import private_files, refuse_tracked
+from dprepro.pipeline.data.prepared import PREPARED, load
+from dprepro.pipeline.data.raw import RAW, check
 from dprepro.pipeline.files import Damaged, check_file
-from dprepro.pipeline.identity import entries as identities
 from dprepro.pipeline.identity import provenance
+from dprepro.pipeline.identity.entries import entries
 from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.validity import reason_invalid
-from dprepro.pipeline.ledgers import accounts
-from dprepro.pipeline.ledgers.compared import check_ledgers, check_row
+from dprepro.pipeline.ledgers.compared import check_ledgers, check_row, check_search
 from dprepro.pipeline.ledgers.declared import check_spending
-from dprepro.pipeline.ledgers.searched import check_search
+from dprepro.pipeline.ledgers.rows import account_entry
 from dprepro.pipeline.params import PARAMS, Row, Settings, pick
 from dprepro.pipeline.params.documents import parse_yaml
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import EvaluationRecord, RowTrainings
 from dprepro.pipeline.results.weights import repeated, weights_path
-from dprepro.pipeline.transport import dvclock
 
-# tolerance of an accuracy: rounding may change the class of a few images in ten thousand
-MEASURED = 1e-3
 # largest allowed difference, in seconds, between the clocks of two machines: one commits, one trains
 CLOCKS = 600.0
 
@@ -51,11 +47,10 @@ class Finding:
     untraced: str | None = None  # commit of its code, if this repository lacks it
 
 
-def verify(settings: Settings, measure: bool = False, lines: Collection[str] = ()) -> Iterator[Finding]:
+def verify(settings: Settings, lines: Collection[str] = ()) -> Iterator[Finding]:
     """Compare records, weights and data with their digests and sources; yield a finding for each.
 
-    ``measure``: whether to measure weights again, if the weights and their data are here. ``lines``: rows and
-    accounts to compare; empty: all, and everything else in the folder.
+    ``lines``: rows and accounts to compare; empty: all, and everything else in the folder.
 
     Raises:
         UserError: a row or account in ``lines`` doesn't exist.
@@ -73,7 +68,7 @@ def verify(settings: Settings, measure: bool = False, lines: Collection[str] = (
             yield Finding(f"{path}", f"{what} {dvclock.LOCK} has of {stage}")
     asked = {settings.rows[key].search for key in lines if key in settings.rows}
     searches = [path for path in sorted(records.SEARCHES.glob("*.json")) if not lines or path.stem in asked]
-    ledgers = cache(lambda: identities.entries(settings)["ledger"])
+    ledgers = cache(lambda: entries(settings)["ledger"])
     for path in searches:
         yield _finding(f"{path}", partial(_search, path.stem, settings, lock, ledgers))
     for key in settings.accounts:
@@ -82,20 +77,20 @@ def verify(settings: Settings, measure: bool = False, lines: Collection[str] = (
     for key in settings.rows:
         has_records = records.run_path(key).exists() or records.ledger_path(key).exists()
         if key in lines or (not lines and has_records):
-            found = _finding(key, partial(_row, key, settings, lock, measure, bool(lines)))
+            found = _finding(key, partial(_row, key, settings, lock, bool(lines)))
             yield found if found.wrong else replace(found, untraced=_untraced(key))
 
 
 def _folder_findings(settings: Settings) -> Iterator[Finding]:
     """Findings about data and the MLflow store, which belong to no single row."""
-    for name, files in private.private_files(settings.own).items():
-        yield _finding(f"own.{name}", partial(private.refuse_tracked, files))
+    for name, files in private_files(settings.own).items():
+        yield _finding(f"own.{name}", partial(refuse_tracked, files))
     for name in settings.raw:
-        if (raw.RAW / name).exists():
-            yield _finding(f"{raw.RAW / name}", partial(_raw, name, settings))
+        if (RAW / name).exists():
+            yield _finding(f"{RAW / name}", partial(_raw, name, settings))
     for name in (*settings.data, *settings.derived):
-        if (prepared.PREPARED / name).exists():
-            yield _finding(f"{prepared.PREPARED / name}", partial(_prepared, name, settings))
+        if (PREPARED / name).exists():
+            yield _finding(f"{PREPARED / name}", partial(_prepared, name, settings))
 
 
 def _finding(subject: str, compare: Callable[[], str | None]) -> Finding:
@@ -110,13 +105,13 @@ def _finding(subject: str, compare: Callable[[], str | None]) -> Finding:
 
 
 def _raw(name: str, settings: Settings) -> None:
-    raw.check(name, settings)
+    check(name, settings)
 
 
 def _prepared(name: str, settings: Settings) -> None:
     """Compare a prepared data set with its declaration, and all arrays, even those that no training reads."""
     check_declared(name, settings)
-    data, folder = prepared.load(name), prepared.PREPARED / name
+    data, folder = load(name), PREPARED / name
     for array, digest in data.digests.items():
         suffix = "npz" if array in ("start", "relevance") else "npy"
         check_file(folder / f"{array}.{suffix}", digest)
@@ -128,7 +123,7 @@ def _account(key: str, settings: Settings) -> str | None:
     line, stored = settings.accounts[key], records.read_ledgers(key)
     if stored is None:
         return "it has no ledger"
-    check_ledgers(stored, [accounts.entry(line.level(resolved), resolved) for resolved in line.resolved])
+    check_ledgers(stored, [account_entry(line.level(resolved), resolved) for resolved in line.resolved])
     return None
 
 
@@ -236,7 +231,7 @@ def _differing(key: str, revision: str, settings: Settings) -> str | None:
     return None
 
 
-def _row(key: str, settings: Settings, lock: dvclock.Lock, measure: bool, quick: bool = False) -> str | None:
+def _row(key: str, settings: Settings, lock: dvclock.Lock, quick: bool) -> str | None:
     """Compare a row's settings, run, weights, evaluation and ledger, each with the previous in this list.
 
     Return the parts that were not compared. A ``quick`` comparison leaves out accountants of libraries that
@@ -296,10 +291,8 @@ def _row(key: str, settings: Settings, lock: dvclock.Lock, measure: bool, quick:
             f"accuracies: {len(paths) - len(present_weights)} of {len(paths)} weights are not here"
             + ("; measured elsewhere, not measured again" if elsewhere else "")
         )
-    elif not measure or not isinstance(data, prepared.Prepared):
-        unchecked.append("accuracies: --measure compares them where the data are")
     else:
-        _measure(key, settings)
+        unchecked.append(f"accuracies: `dprepro evaluate {key} --again` compares them where the data are")
     return "; ".join(unchecked) or None
 
 
@@ -322,52 +315,3 @@ def _untraced(key: str) -> str | None:
     revisions = sorted({origin.revision for origin in run.origins if origin.revision}) if run else []
     lost = [revision[:8] for revision in revisions if provenance.is_lost(revision)]
     return f"commit {', '.join(lost)} is not in this repository" if lost else None
-
-
-def _measure(key: str, settings: Settings) -> None:
-    """Measure a row's weights again in a temporary folder, and compare.
-
-    Raises:
-        UserError: a metric differs.
-    """
-    from dprepro.pipeline.methods.base import CPU
-    from dprepro.pipeline.training.evaluation import evaluate
-
-    stored, directory = records.read_evaluation(key), Path().resolve()
-    with TemporaryDirectory() as folder:
-        scratch = Path(folder)
-        for path in (Path("runs"), records.TRAININGS):
-            (scratch / path).parent.mkdir(parents=True, exist_ok=True)
-            (scratch / path).symlink_to(directory / path)
-        evaluate(key, settings, prepared.load(settings.rows[key].data), CPU, scratch)
-        remeasured = records.read_evaluation(key, scratch)
-    assert stored is not None, "what is not measured was refused before"
-    assert remeasured is not None, "it was just written"
-    stored_by_key = {training.key: training for training in stored.trainings}
-    for remeasured_training in remeasured.trainings:
-        training = stored_by_key[remeasured_training.key]
-        values, again = _numbers(training), _numbers(remeasured_training)
-        for name in {**values, **again}:
-            if not isclose(values.get(name, -1.0), again.get(name, -1.0), abs_tol=MEASURED):
-                is_here, reached = (
-                    f"{each[name]:g}" if name in each else "missing" for each in (values, again)
-                )
-                raise UserError(
-                    f"{records.evaluation_path(key)}: {training.level}, seed {training.seed}: "
-                    f"{name} is {is_here}, and its weights reach {reached}"
-                )
-
-
-def _numbers(training: EvaluationRecord) -> dict[str, float]:
-    """Metrics and scores by name; cells of a confusion matrix as shares of all examples."""
-    if training.scores is None:
-        return training.metrics
-    values = training.scores.model_dump()
-    recall = {f"recall of class {at}": share for at, share in enumerate(values.pop("recall", ()))}
-    rows = values.pop("confusion", None) or ()
-    total = sum(map(sum, rows))
-    cells = {
-        f"confusion {at}, {to}": count / total for at, row in enumerate(rows) for to, count in enumerate(row)
-    }
-    scored = {name: value for name, value in {**values, **recall}.items() if value is not None}
-    return {**training.metrics, **scored, **cells}

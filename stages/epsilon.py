@@ -67,8 +67,7 @@ def epsilon(
     from dprepro.accountants.records import AccountantEpsilon, up
     from dprepro.accounting import dpsgd_settings, noise_multiplier
     from dprepro.errors import UserError
-    from dprepro.pipeline.ledgers.accountants import fast_accountants
-    from dprepro.pipeline.ledgers.ledger import make_ledger
+    from dprepro.pipeline.ledgers.ledger import fast_accountants, make_ledger
     from dprepro.pipeline.ledgers.sentences import delta_remark
 
     if (sigma is None) == (for_epsilon is None):

@@ -12,6 +12,9 @@ def evaluate(
     row: Annotated[str, typer.Argument(help="A row with trained weights: a key of `rows` in params.yaml.")],
     device: Device = "auto",
     physical: Physical = 0,
+    again: Annotated[
+        bool, typer.Option("--again", help="Measure all weights again and compare with the record.")
+    ] = False,
 ) -> None:
     """Measure the missing accuracies of a trained row's runs, on validation and test data.
 
@@ -33,6 +36,11 @@ def evaluate(
         require(recorded)  # before the data, which a clone lacks too
     data, how = ready(row, loaded, device, physical, anywhere=True)
     run, before = records.read_run(row), records.read_evaluation(row)
+    if again:
+        with counting(row, len(run.trainings) if run else 0) as show:
+            evaluation.compare(row, loaded, data, how, show)
+        print(f"{row}: accuracies are as recorded, {records.evaluation_path(row)}")
+        return
     with counting(row, len(run.trainings) if run else 0) as show:
         path = evaluation.evaluate(row, loaded, data, how, show=show)
     print(f"{row}: evaluated, {path}")

@@ -10,18 +10,14 @@ def verify(
         list[str] | None,
         typer.Argument(help="Rows and accounts to check; default: the whole folder, which takes minutes."),
     ] = None,
-    measure: Annotated[
-        bool,
-        typer.Option("--measure", help="Also measure accuracies of local weights again; takes minutes."),
-    ] = False,
 ) -> None:
     """Compare records, weights and data with their digests and sources; exit with 1 if something differs."""
     from dprepro.errors import printable
-    from dprepro.pipeline import params
+    from dprepro.pipeline.params import load
     from dprepro.pipeline.verification import verify as run
 
     wrong = count = untraced = 0
-    for checked in run(params.load(), measure, rows or ()):
+    for checked in run(load(), rows or ()):
         count += 1
         wrong += checked.wrong is not None
         # one line each, also for problems of several lines

@@ -21,8 +21,9 @@ from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
 
 # Files that take longest come first, so that workers (`pytest --no-loadscope-reorder`) end together
 LONG = [
-    "wheel", "kills", "golden", "corpus", "dvc", "audit_training", "accounting", "training", "planted",
-    "faults", "edges", "contributing", "export", "bench", "pair", "floating_point", "private_model",
+    "wheel", "kills", "contributing", "dvc", "golden", "corpus", "replay", "training", "planted", "table",
+    "faults", "edges", "audit_training", "export", "bench", "own_tables", "trunk", "private_model",
+    "tables_page", "pair", "floating_point",
 ]  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """A laboratory in an empty folder, and the commands of `dprepro` that are typed in it."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager
 from pathlib import Path
@@ -24,6 +25,14 @@ def laboratory(folder: Path, declared: str = NOTHING) -> Iterator[Path]:
     with chdir(folder), forgetting():
         Path("params.yaml").write_text(declared)
         yield folder
+
+
+@contextmanager
+def copy_of(folder: Path, there: Path) -> Iterator[Path]:
+    """Work in ``there``, which gets a copy of a laboratory."""
+    shutil.copytree(folder, there, dirs_exist_ok=True)
+    with chdir(there), forgetting():
+        yield there
 
 
 def run(*line: str) -> str:

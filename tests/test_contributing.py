@@ -3,8 +3,10 @@
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from dprepro.pipeline import params
+from dprepro.pipeline.audits import mechanism, pair
 from dprepro.pipeline.data.fetch import fetch
 from dprepro.pipeline.data.prepare import prepare
 from dprepro.pipeline.methods.settings import method_settings
@@ -44,8 +46,13 @@ def _trained_and_attacked() -> None:
     for name in settings.raw:
         fetch(name, settings)
     prepare("mnist", settings)
-    for stage in ("train", "evaluate", "ledger", "audit"):
+    for stage in ("train", "evaluate", "ledger"):
         run(f"{stage} my-perceptron")
+    with (
+        patch.object(mechanism, "LONGEST", 100),
+        patch.object(pair, "NUMBERS", 0),
+    ):  # attacks of few steps and runs
+        run("audit my-perceptron")
     trainings = lines("trainings")
     assert {(each["method"], each["model"]["name"]) for each in trainings} == {
         ("private_signs", "perceptron")

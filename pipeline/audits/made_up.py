@@ -5,7 +5,6 @@ import numpy as np
 from dprepro.pipeline.data.prepared import Prepared, Split
 from dprepro.pipeline.data.raw import entry_of
 from dprepro.pipeline.params import Row, Settings
-from dprepro.pipeline.pretrained.loading import features_shape
 
 TOKENS, CLASSES, PUBLIC = 12, 10, 8
 BLACK, WHITE = 0, 255
@@ -26,7 +25,7 @@ def examples(row: Row, settings: Settings, count: int, last: int | None) -> Prep
 
     def drawn(size: int) -> np.ndarray:
         if settings.has_features(row.data):
-            return generator.random((size, *features_shape(row.model)), dtype=np.float32)
+            return generator.random((size, *row.model.features_shape), dtype=np.float32)
         if shape is None:
             return generator.integers(1, 50, (size, TOKENS), dtype=np.int32)
         if entry.features is not None or text is not None:

@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import cast
 
+import dprepro.pipeline.data.catalog as catalog
 from dprepro.errors import UserError
-from dprepro.pipeline.data import catalog
 from dprepro.pipeline.data.catalog import OFFICIAL, STAND_INS, Edition, Entry, Format
 from dprepro.pipeline.data.declaration import digest_of
 from dprepro.pipeline.data.prepared import Features

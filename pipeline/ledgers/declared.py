@@ -9,19 +9,19 @@ from dataclasses import replace
 from math import isclose
 from pathlib import Path
 
+import numpy as np
 from pydantic import ValidationError
 
 from dprepro.accountants.laplace import Laplace, Releases
 from dprepro.accountants.records import SampledGaussian
 from dprepro.errors import UserError, shown
-from dprepro.pipeline.data import prepared
+from dprepro.pipeline.data.prepared import MANIFEST, PREPARED, load
 from dprepro.pipeline.data.raw import entry_of
 from dprepro.pipeline.methods.settings import MethodSettings, method_settings
-from dprepro.pipeline.methods.spending import Guarantee, RelevanceSizes, Sizes
+from dprepro.pipeline.methods.spending import DATA_USES, Guarantee, RelevanceSizes, Sizes
 from dprepro.pipeline.params import PARAMS, Model, Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import RowTrainings, TrainingRecord
-from dprepro.pipeline.training.not_covered import DATA_USES
 
 # Relative tolerance of a calibrated noise multiplier: its last digits differ between accountant versions
 CALIBRATED = 1e-3
@@ -140,9 +140,7 @@ def input_shape(model: Model, data: str, settings: Settings) -> tuple[int, ...]:
     """
     split = settings.split(data)
     if settings.has_features(data):
-        from dprepro.pipeline.pretrained.loading import features_shape  # which imports torch
-
-        return features_shape(model)
+        return model.features_shape
     if split.text is not None:
         return split.text.input_shape
     shape = entry_of(split.raw, settings).shape
@@ -156,16 +154,16 @@ def _relevances(data: str, root: Path) -> RelevanceSizes | None:
     Returns:
         The sizes; None if the prepared data are not on this machine.
     """
-    if not (root / prepared.PREPARED / data / prepared.MANIFEST).exists():
+    if not (root / PREPARED / data / MANIFEST).exists():
         return None
-    from dprepro.pipeline.pretrained.loading import read_relevance  # which imports torch
-
-    relevance = read_relevance(prepared.load(data, root))
-    assert relevance is not None, "checked when params are read"
-    about = RelevanceSizes(relevance.examples, relevance.public, relevance.informed)
-    if not relevance.public:
+    loaded = load(data, root)
+    assert loaded.relevance is not None, "checked when params are read"
+    relevance = loaded.manifest["relevance"]
+    about = RelevanceSizes(relevance["examples"], relevance["of"] == "public", relevance["informed"])
+    if not about.public:
         return about
-    return replace(about, mean=relevance.mean.numpy().flatten())
+    with np.load(loaded.relevance, allow_pickle=False) as arrays:
+        return replace(about, mean=arrays["mean"].flatten())
 
 
 def _difference(training: TrainingRecord, guarantee: Guarantee) -> str | None:

@@ -1,4 +1,12 @@
-"""Ledger of a training: bounds on epsilon by every accountant that applies."""
+"""Ledger of a training: bounds on epsilon by every accountant that applies.
+
+Further accountants for a Gaussian mechanism are two of the library's, and those of a laboratory's packages. A
+module of one defines ``epsilons(spending, steps, delta, least)``. This function yields the accountant's
+results after ``steps`` steps, or nothing if the accountant doesn't apply; ``least`` is the smallest proven
+epsilon. The ledger shows these results next to the bounds and never uses them as bounds. ``SLOW_IMPORT`` of a
+module has the names of its accountants if their library takes seconds to import; `dprepro epsilon` leaves
+them out.
+"""
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -6,13 +14,13 @@ from math import fsum, inf, isfinite
 from types import ModuleType
 from typing import Any
 
+import dprepro.accountants.opacus as opacus
+import dprepro.accountants.rdp as rdp
 from dprepro.accountants.attack_risk import gaussian_risk, laplace_risk, stated_risk, tradeoff
 from dprepro.accountants.bounds import CLOSED, bounds_of, describe, spent_epsilon
-from dprepro.accountants.clt import clt_mu
-from dprepro.accountants.gaussian import gaussian_epsilon, unamplified
+from dprepro.accountants.gaussian import clt_mu, gaussian_epsilon, unamplified
 from dprepro.accountants.laplace import Releases
 from dprepro.accountants.pld import pld_epsilon
-from dprepro.accountants.rdp import rdp_epsilon
 from dprepro.accountants.records import (
     AccountantEpsilon,
     NeighboringRelation,
@@ -22,7 +30,7 @@ from dprepro.accountants.records import (
     up,
 )
 from dprepro.accountants.worst_instance import worst_epsilon
-from dprepro.pipeline.ledgers.accountants import accountants
+from dprepro.pipeline.extensions import cached, extensions
 from dprepro.pipeline.methods.spending import Statement, statement
 from dprepro.pipeline.results.schema import Ledger, Released, TrainingRecord, unit_of
 
@@ -36,6 +44,22 @@ AT_DELTA = "an upper bound at delta 1e-5"
 DRAWN_SCALES = "not computed: the inputs' noise depends on noisy relevances of private images"
 # largest pure epsilon for which dp-accounting computes the privacy losses of Laplace noise
 LAPLACE_LARGEST = 700
+
+
+def fast_accountants() -> tuple[ModuleType, ...]:
+    """Accountants that need no library with a slow import."""
+    return tuple(accountant for accountant in accountants() if not getattr(accountant, "SLOW_IMPORT", ()))
+
+
+def slow_names() -> set[str]:
+    """Names of the accountants that `fast_accountants` leaves out, without the library's version."""
+    return {name for accountant in accountants() for name in getattr(accountant, "SLOW_IMPORT", ())}
+
+
+@cached
+def accountants() -> tuple[ModuleType, ...]:
+    """Accountant modules; those of laboratories are in alphabetical order."""
+    return rdp, opacus, *(accountant.load() for accountant in extensions("accountants").values())
 
 
 def ledger_of(
@@ -115,7 +139,7 @@ def make_ledger(
         reasons: reasons why no bound holds; empty if the bounds hold.
         not_covered: uses of private data that no epsilon covers.
         reported_steps: steps after which the ledger reports the epsilon spent so far.
-        others: modules of further accountants (`pipeline.ledgers.accountants`); None: all of them.
+        others: modules of further accountants (`accountants`); None: all of them.
 
     Returns:
         The ledger. Its proven epsilon is the smallest of the bounds; with ``reasons`` it has none.
@@ -252,7 +276,7 @@ def _bounds_at_delta(releases: Releases) -> tuple[AccountantEpsilon, ...]:
         return tuple(AccountantEpsilon(accountant=name, epsilon=None, note=DRAWN_SCALES) for name in names)
     # Laplace noise is symmetric, so the neighbouring relation changes only the distances
     renyi = AccountantEpsilon(
-        accountant=f"rdp ({accounting})", epsilon=rdp_epsilon(releases.event(), DELTA), note=AT_DELTA
+        accountant=f"rdp ({accounting})", epsilon=rdp.rdp_epsilon(releases.event(), DELTA), note=AT_DELTA
     )
     name = f"pld ({accounting})"
     if pure > LAPLACE_LARGEST:

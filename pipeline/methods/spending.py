@@ -28,6 +28,12 @@ def statement(key: str, **values: str | int | float) -> Statement:
 
 CURVES = statement("curves")  # training curves in the history, which have no noise
 NOISELESS = statement("no_noise")
+# keys of statements on the preparation of data and networks (`pipeline.training.not_covered.data_uses`)
+RELEVANCES = frozenset({"informed_relevance", "public_relevance"})
+DATA_USES = RELEVANCES | {
+    *("vocabulary", "public_vectors", "feature_range", "own_public", "other_public", "public_start"),
+    *("public_network", "test_relevance"),
+}
 
 
 @dataclass(frozen=True)

@@ -159,6 +159,11 @@ class Model(Strict):
         without |= dict.fromkeys(("unnormalized", "order"), self.normalization == "none")
         return next((name for name, ignored in without.items() if ignored and name in self.essence), None)
 
+    @property
+    def features_shape(self) -> tuple[int, ...]:
+        """Shape (F,) of the features before the network's linear layers; imports the model, and torch."""
+        return (extensions("models")[self.name].load().FEATURES,)
+
     def differing(self, other: "Model") -> str | None:
         """First setting that makes outputs of two models with the same weights differ; None without one.
 

@@ -1,6 +1,5 @@
 """Initial weights and relevances of a training, read from its prepared data."""
 
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -41,11 +40,6 @@ def check_joined(data: Prepared, settings: Settings) -> None:
                 f"{PREPARED / data.name}: {what} than {PARAMS} has now; "
                 f"run `dprepro {settings.stage_of(data.name)} {data.name}`"
             )
-
-
-def features_shape(model: Model) -> tuple[int, ...]:
-    """Shape (F,) of the features before a network's linear layers."""
-    return (import_module(f"dprepro.pipeline.models.{model.name}").FEATURES,)
 
 
 def initial_net(seed: int, model: Model, shape: tuple[int, ...], data: Prepared) -> nn.Module:

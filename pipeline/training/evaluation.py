@@ -1,6 +1,7 @@
 """Accuracies of a finished run's weights, by each method's test protocol."""
 
 from collections.abc import Callable
+from math import isclose
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,9 @@ from dprepro.pipeline.results.schema import (
 from dprepro.pipeline.results.weights import read_weights, require, weights_path
 from dprepro.pipeline.training.loop import SeedRun, accuracy, batches, make_task
 from dprepro.pipeline.training.scores import errors, scores
+
+# tolerance of an accuracy: rounding may change the class of a few images in ten thousand
+MEASURED = 1e-3
 
 
 def evaluate(
@@ -77,6 +81,59 @@ def evaluate(
         show(f"{trained.level}/seed={trained.seed}")
     evaluation = RowEvaluations(row=key, trainings=tuple(measured[trained.key] for trained in run.trainings))
     return records.write(evaluation, root)
+
+
+def compare(
+    key: str,
+    settings: Settings,
+    data: Prepared,
+    execution: Execution,
+    show: Callable[[str], None] = lambda name: None,
+) -> None:
+    """Measure the weights of a row's trainings again, and compare with the recorded accuracies.
+
+    ``show`` is called with the name of each training whose accuracies are as recorded.
+
+    Raises:
+        UserError: a metric differs, or weights or accuracies are missing.
+    """
+    row, run, stored = settings.row(key), records.read_run(key), records.read_evaluation(key)
+    if run is None or stored is None or records.unmeasured(key):
+        raise UserError(
+            f"{records.evaluation_path(key)}: lacks accuracies; run `dprepro evaluate {key}` first"
+        )
+    require(run)
+    recorded = {training.key: training for training in stored.trainings}
+    own = settings.split(row.data).raw in settings.own
+    for trained in run.trainings:
+        weights = read_weights(weights_path(key, *trained.key), trained.weights, execution.device)
+        measured = measure(trained, weights, row, data, execution, scored=own)
+        values, again = _numbers(recorded[trained.key]), _numbers(measured)
+        for name in {**values, **again}:
+            if not isclose(values.get(name, -1.0), again.get(name, -1.0), abs_tol=MEASURED):
+                is_here, reached = (
+                    f"{each[name]:g}" if name in each else "missing" for each in (values, again)
+                )
+                raise UserError(
+                    f"{records.evaluation_path(key)}: {trained.level}, seed {trained.seed}: "
+                    f"{name} is {is_here}, and its weights reach {reached}"
+                )
+        show(f"{trained.level}/seed={trained.seed}")
+
+
+def _numbers(training: EvaluationRecord) -> dict[str, float]:
+    """Metrics and scores by name; cells of a confusion matrix as shares of all examples."""
+    if training.scores is None:
+        return training.metrics
+    values = training.scores.model_dump()
+    recall = {f"recall of class {at}": share for at, share in enumerate(values.pop("recall", ()))}
+    rows = values.pop("confusion", None) or ()
+    total = sum(map(sum, rows))
+    cells = {
+        f"confusion {at}, {to}": count / total for at, row in enumerate(rows) for to, count in enumerate(row)
+    }
+    scored = {name: value for name, value in {**values, **recall}.items() if value is not None}
+    return {**training.metrics, **scored, **cells}
 
 
 def measure(

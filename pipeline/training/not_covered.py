@@ -4,16 +4,9 @@ from collections.abc import Iterator
 
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.settings import MethodSettings
-from dprepro.pipeline.methods.spending import Statement, statement
+from dprepro.pipeline.methods.spending import RELEVANCES, Statement, statement
 from dprepro.pipeline.models.model import PublicWeights
 from dprepro.pipeline.params import OWN, Settings
-
-RELEVANCES = frozenset({"informed_relevance", "public_relevance"})
-# keys of all statements of `data_uses`
-DATA_USES = RELEVANCES | {
-    *("vocabulary", "public_vectors", "feature_range", "own_public", "other_public", "public_start"),
-    *("public_network", "test_relevance"),
-}
 
 
 def data_uses(

@@ -28,10 +28,11 @@ from dprepro.pipeline.files import (
 from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.plan import lacks
 from dprepro.pipeline.identity.validity import reason_invalid, reason_unmeasured
+from dprepro.pipeline.ledgers.compared import check_search
 from dprepro.pipeline.ledgers.declared import contradictions
 from dprepro.pipeline.ledgers.rows import row_ledgers
-from dprepro.pipeline.ledgers.searched import check_search
 from dprepro.pipeline.methods.settings import method_settings
+from dprepro.pipeline.methods.spending import RELEVANCES
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.reporting.wording import words
 from dprepro.pipeline.results import records
@@ -45,7 +46,7 @@ from dprepro.pipeline.results.schema import (
 )
 from dprepro.pipeline.results.weights import RUNS, repeated, weights_path
 from dprepro.pipeline.training.checkpoints import checkpoint_lock
-from dprepro.pipeline.training.not_covered import RELEVANCES, data_uses, declared_uses
+from dprepro.pipeline.training.not_covered import data_uses, declared_uses
 from dprepro.pipeline.transport import archive, dvclock
 from dprepro.pipeline.transport.networks import check_network
 

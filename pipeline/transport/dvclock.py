@@ -12,11 +12,10 @@ from typing import Any
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from dprepro.errors import UserError
-from dprepro.pipeline import params
 from dprepro.pipeline.data.prepared import PREPARED
 from dprepro.pipeline.files import write_text
 from dprepro.pipeline.identity import entries
-from dprepro.pipeline.params import Settings
+from dprepro.pipeline.params import Settings, load
 from dprepro.pipeline.params.documents import read_yaml
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.weights import RUNS, lacking
@@ -216,6 +215,6 @@ def dvc(*arguments: str) -> str:
 
 
 if __name__ == "__main__":
-    entries.write(params.load())
+    entries.write(load())
     dvc("commit", "--force", "identity")
     print(*enter_missing(), sep="\n")

@@ -16,8 +16,7 @@ from benchmarks.steps import CASES, GHOST, OURS, PLAIN, WAYS, Contender, with_to
         *(Contender("lenet5", way, 8) for way in WAYS),
         Contender("lenet5_tanh-bc", OURS, 16),
         Contender("bilstm", PLAIN, 4),
-        *(Contender(case, way, 8) for case in ("mlp", "frozen-trunk") for way in (PLAIN, OURS, GHOST)),
-        *(Contender("resnet18-lora", way, 2) for way in (OURS, GHOST)),
+        *(Contender(case, OURS, 8) for case in ("mlp", "frozen-trunk", "resnet18-lora")),
     ],
     ids=str,
 )

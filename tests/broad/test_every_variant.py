@@ -9,8 +9,7 @@ from typing import Literal, get_args, get_origin
 import pytest
 
 from dprepro.pipeline.data import fetch, prepare, prepared
-from dprepro.pipeline.ledgers import accounts
-from dprepro.pipeline.ledgers.rows import row_ledgers
+from dprepro.pipeline.ledgers.rows import account, row_ledgers
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.models.model import architectures
@@ -95,7 +94,7 @@ def test_every_variant_from_raw_files_to_the_report(
         evaluation.evaluate(key, settings, data, cpu)
         row_ledgers(key, settings)
     for key in settings.accounts:
-        accounts.account(key, settings)
+        account(key, settings)
     for key, line in settings.lines.items():
         record = records.read(key, line)
         assert record is not None, key

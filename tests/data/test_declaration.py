@@ -23,15 +23,22 @@ def declare(**changes: Any) -> None:
     laboratory.declare(lambda it: it["data"]["mine"].update(changes))
 
 
-@pytest.fixture
-def trained(tmp_path: Path) -> Iterator[Path]:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A laboratory with one row, trained and measured on 180 examples."""
-    with laboratory.laboratory(tmp_path):
+    with laboratory.laboratory(tmp_path_factory.mktemp("made")) as folder:
         new_data(400)
         declare(train=180)
         run("prepare mine")
         new_row("r --data mine --model lenet_300_100 --method dpsgd --epsilon 8 --epochs 1")
         train("r")
+    return folder
+
+
+@pytest.fixture
+def trained(made: Path, tmp_path: Path) -> Iterator[Path]:
+    """A copy of it of the test's own."""
+    with laboratory.copy_of(made, tmp_path):
         yield tmp_path
 
 

@@ -21,7 +21,7 @@ from dprepro.pipeline.data.own import images, npz, private, texts
 from dprepro.pipeline.data.prepare import load, prepare
 from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.identity.entries import entries
-from tests.data.own_files import ROW, declare, made, settings_of
+from tests.data.own_files import declare, made, settings_of
 from tests.refusal import refusal_of
 
 COUNT = 90
@@ -259,31 +259,15 @@ def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
     assert "all.npz: truncated or corrupt" in refusal_of(lambda: load("mine", settings, tmp_path))
 
 
-def test_where_a_file_lies_decides_nothing(tmp_path: Path) -> None:
-    declared = declare(tmp_path, "npz", write_npz(tmp_path)) | {"rows": {"r": ROW}}
-    digests = {settings_of(declared).row_digest("r")}
-    declared["own"]["mine"]["path"] = "elsewhere.npz"
-    digests.add(settings_of(declared).row_digest("r"))
-    assert len(digests) == 1
-    declared["own"]["mine"]["digest"] = "sha256:" + 64 * "1"
-    assert settings_of(declared).row_digest("r") not in digests
-
-
 @pytest.mark.parametrize(
     ("change", "line"),
     [
         ({"path": "/etc/passwd"}, "own.mine.path: '/etc/passwd' leads outside this folder"),
         ({"path": "a/../../b"}, "own.mine.path: 'a/../../b' leads outside this folder"),
-        ({"digest": "sha256:1"}, "own.mine.digest: 'sha256:1' is not allowed"),
-        ({"classes": ["a"]}, "own.mine.classes: ['a'] is not allowed"),
         ({"classes": ["a", "b", "a"]}, "own.mine.classes: 'a' stands there twice"),
-        ({"shape": [2, 8, 6]}, "own.mine.shape.0: 2 is not allowed: Input should be 1 or 3"),
         ({"kind": "pickle"}, "own.mine.kind: 'pickle'; allowed: npz, features, images, texts"),
-        ({"text": "review"}, "own.mine.text: unknown key"),
         ({"test_inputs": "x"}, "own.mine.test_inputs: goes with 'test_labels', and only with it"),
-        ({"digest": None}, "own.mine.digest: None is not allowed"),
         (FEATURES | {"range": [1, -1]}, "range: [1.0, -1.0]; allowed: the lower end first"),
-        (FEATURES | {"range": [0, float("inf")]}, "range.1: inf is not allowed"),
         (FEATURES | {"clip": True}, "own.mine.clip: goes with 'range', and only with it"),
     ],
 )
@@ -322,25 +306,15 @@ def test_files_that_are_not_as_declared(tmp_path: Path, change: dict[str, Any], 
 @pytest.mark.parametrize(
     ("arrays", "line"),
     [
-        (
-            {"inputs": np.array([{}] * COUNT)},
-            "'inputs': no array in an npz file of numbers: 'Object",
-        ),
         ({"labels": np.array([{}] * COUNT)}, "'labels': no array in an npz file of numbers"),
         ({"inputs": np.zeros((COUNT, 8, 6))}, "float64 of shape (90, 8, 6); allowed: floats (N, D) or (N,"),
         ({"inputs": np.full((COUNT, 4), np.nan)}, "'inputs' has values that are no finite float32"),
-        ({"inputs": np.full((COUNT, 4), 1e300)}, "'inputs' has values that are no finite float32"),
         ({"inputs": np.full((COUNT, 8, 6), 256)}, "'inputs' is of int64; allowed: whole numbers from 0"),
         ({"inputs": np.zeros((COUNT, 8, 6, 5), np.uint8)}, "'inputs' is of shape (90, 8, 6, 5)"),
-        ({"inputs": np.zeros((COUNT, 3, 6, 3), np.uint8)}, "'inputs' is of shape (90, 3, 6, 3)"),
-        ({"inputs": np.zeros((COUNT, 48), np.uint8)}, "'inputs' is of shape (90, 48)"),
         ({"labels": np.zeros((COUNT, 3), np.int64)}, "'labels' is int64 of shape (90, 3)"),
-        ({"labels": np.zeros(COUNT)}, "'labels' is float64 of shape (90,); allowed: integers (N,)"),
-        ({"labels": np.arange(COUNT - 1) % 3}, "'inputs' has 90 examples, but 'labels' has 89 labels"),
         ({"labels": np.arange(COUNT + 1) % 3}, "but 'labels' has 91 labels"),
         ({"labels": np.arange(COUNT) % 3 + 1}, "has the label 3"),
         ({"labels": np.arange(COUNT) % 3 - 1}, "'labels' has labels from -1 to 1; allowed: 0 to 9999"),
-        ({"labels": np.full(COUNT, 2**64 - 1, np.uint64)}, "'labels' has labels from 18446744073709551615"),
     ],
 )
 def test_arrays_that_are_none(tmp_path: Path, arrays: dict[str, np.ndarray], line: str) -> None:
@@ -406,10 +380,8 @@ MOVING = [Image.fromarray(GREY + n) for n in range(3)]
     [
         (png(8000, 8000), "8000x8000 pixels; allowed: up to 50,000,000 in an image"),
         (png(10_000, 10_000), "more pixels than are allowed"),
-        (png(1 << 18, 1 << 18), "more pixels than are allowed"),
         (png(6, 8), "6 pixels"),
         (b"GIF89a", "not an image of PNG, JPEG, PPM, BMP, WEBP"),
-        (b"", "not an image of PNG"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n", "not an image of PNG"),
         (saved(np.zeros((8, 6), np.uint16)), "more than 8 bits a value"),
         (saved(np.zeros((9, 6, 3), np.uint8)), "is in colour"),
@@ -458,7 +430,6 @@ def test_nothing_leads_out_of_the_folder(tmp_path: Path) -> None:
     [
         (b"", "not a CSV file: 'No columns"),
         (b"text;label\na;b\n", "no column 'text'; there are: 'text;label'"),
-        (b"text,label\nna\xefve,b\n", "not UTF-8 at byte"),
         ("text,label\na,b\n".encode("utf-16"), "not UTF-8 at byte 0"),
         (b"text,label\na,b\nc\n", "row 3: no text or no label"),
         (b"text,label\na,b,c\n", "line 2: 3 values; the first line has 2 names"),
@@ -466,10 +437,8 @@ def test_nothing_leads_out_of_the_folder(tmp_path: Path) -> None:
             b"# texts of 2023\ntext,label\na,b\n",
             "line 1: '# texts of 2023'; allowed: the names of the columns",
         ),
-        (b"sep=,\ntext,label\na,b\n", "line 1: 'sep='; allowed: the names of the columns"),
         (b"text,,label\na,b,c\n", "line 1: column 2 has no name"),
         ("te\u0301xt,label\na,b\n".encode(), "no column 'text'; there are"),
-        (b"text,label\na,b\nc,d,e\n", "not a CSV file: 'Error tokenizing data"),
         (b'text,label\n"a,b\n', "not a CSV file"),
         (b"text,label\na,other\n", "row 2: label is 'other'; allowed: 'b'"),
     ],

@@ -15,14 +15,11 @@ from dprepro.pipeline import params, verification
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.own import private, rows
 from dprepro.pipeline.data.own.files import FOLDER
+from tests.checkout import git
 from tests.laboratory import NOTHING, refused, run
 from tests.refusal import refusal_of
 
 COUNT = 90
-
-
-def git(*command: str) -> str:
-    return subprocess.run(["git", *command], check=True, capture_output=True, text=True).stdout
 
 
 @pytest.fixture

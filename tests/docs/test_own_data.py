@@ -65,14 +65,6 @@ def test_the_entries_are_those_of_the_page(project: Path) -> None:
     assert digest == digest_file(project / "mine.npz")
 
 
-def test_a_changed_file_is_noticed_by_dvc(project: Path) -> None:
-    before = (project / "mine.npz").read_bytes()
-    (project / "mine.npz").write_bytes(before + b" ")
-    said = typed("dvc repro own@mine", project, fails=True)
-    assert f"mine.npz: its digest is {digest_file(project / 'mine.npz')}, but params.yaml has" in said
-    (project / "mine.npz").write_bytes(before)
-
-
 def test_its_search_is_one(project: Path) -> None:
     typed = YAML(typ="safe").load(of("yaml")[1].text)["searches"]
     declared = YAML(typ="safe").load(project / "params.yaml")

@@ -179,21 +179,6 @@ def test_a_folder_of_images_is_classified_and_its_classes_are_labels(here: Path,
     )
 
 
-def test_folders_are_classified_as_new_data_takes_them(here: Path, tmp_path: Path) -> None:
-    (pixels, labels), parts = stripes(8), ("Training", "test")
-    for number, image in enumerate(pixels):
-        path = tmp_path / "new" / parts[number % 2] / str(labels[number]) / f"{number}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(image.squeeze()).save(path)
-        (path.parent.parent / "2").mkdir(exist_ok=True)
-    said = run(f"predict out/{IMAGES} {tmp_path}/new --out {tmp_path}/found.csv")
-    assert "of 8 inputs whose class is in their file" in said
-    (tmp_path / "nothing").mkdir()
-    assert "nothing: is a folder; allowed: files of type" in refused(
-        f"predict out/{IMAGES} {tmp_path}/nothing"
-    )
-
-
 def test_an_input_that_cannot_be_classified_is_named_and_nothing_is_written(
     here: Path, tmp_path: Path
 ) -> None:

@@ -11,8 +11,7 @@ from dprepro.pipeline import params
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.fetch import fetch
 from dprepro.pipeline.data.prepare import prepare
-from dprepro.pipeline.ledgers.accounts import account
-from dprepro.pipeline.ledgers.rows import row_ledgers
+from dprepro.pipeline.ledgers.rows import account, row_ledgers
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.training import evaluation, rows

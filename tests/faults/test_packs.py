@@ -75,21 +75,17 @@ def with_record(members: Members, name: str, place: str, value: Any) -> None:
     [
         (MEASURED, "trainings/0/metrics/test_accuracy", 7.5, "allowed: 0 to 1"),
         (MEASURED, "trainings/0/seed", 1, "was not measured with the weights that it says"),
-        (MEASURED, "trainings/0/row", "other", "row: other; allowed: small"),
         (RUN, "trainings", [], "all of its trainings are replaced ones"),
         (RUN, "trainings", lambda first: [*first, first[0] | {"started": 0}], "two trainings of"),
         (RUN, "trainings", lambda first: [*first, MANY], "trainings: "),
-        (RUN, "trainings/0/seconds", 1e308, "seconds: "),
         (RUN, "trainings/0/ended", 0.0, "allowed: at most 'ended'"),
         (RUN, "trainings/0/spending/noise_multiplier", 99.0, "noise_multiplier: not what its"),
         (RUN, "trainings/0/steps", 1, "steps: not what its settings come to"),
         (RUN, "trainings/0/weights", f"sha256:{0:064}", "not measured with the weights"),
         (RUN, "trainings/0/origin/examples", 10**6, "another number of examples"),
         (RUN, "trainings/0/level", "../../evil", r"level: .*allowed: the name of a level"),
-        (RUN, "trainings/0/not_covered", [], "not_covered lacks 'curves': not what its settings"),
-        (RUN, "trainings/0/not_covered", lambda uses: [*uses, {"key": "no"}], "has 'no': not"),
         (RUN, "trainings/0/broken", [{"key": "no"}], "broken: not what its settings come to"),
-        (RUN, "trainings/0/protects", {"key": "no"}, "protects: not what its settings come to"),
+        (RUN, "trainings/0/not_covered", [], "not_covered lacks 'curves': not what its settings"),
         (MEASURED, "trainings/0/metrics/validation_accuracy", 1.0, "its training curve ends at"),
     ],
 )
@@ -143,11 +139,8 @@ def saved(change: Callable[[dict[str, torch.Tensor]], object]) -> Callable[[Path
     ("content", "line"),
     [
         (lambda _: pickle.dumps({"weight": 1}), "seed 0: no weights: "),
-        (lambda _: b"", "seed 0: no weights: "),
         (saved(lambda x: x[min(x)].fill_(torch.nan)), "seed 0: the weights are not finite: "),
-        (saved(lambda x: x[min(x)].fill_(torch.inf)), "seed 0: the weights are not finite: "),
         (saved(lambda x: x.pop(min(x))), "seed 0: the weights are another network's: "),
-        (saved(lambda x: x.update({min(x): torch.ones(3)})), "seed 0: the weights are another network's: "),
         (saved(lambda x: x.update({min(x): x[min(x)].double()})), "the weights are another network's: "),
         (saved(lambda x: x.update({str(n): torch.ones(1) for n in range(99)})), "is not of it"),
     ],
@@ -172,18 +165,8 @@ def test_one_network_is_not_two_seeds() -> None:
             with_record(members, name, "trainings", lambda first: [*first, first[0] | {"seed": 1}])
         members[WEIGHTS.replace("seed=0", "seed=1")] = members[WEIGHTS]
 
-    def disguised(members: Members) -> None:
-        changed(members)
-        other = safetensors.torch.save(safetensors.torch.load(members[WEIGHTS]), {"seed": "1"})
-        members[WEIGHTS.replace("seed=0", "seed=1")] = other
-        for name in (RUN, MEASURED):
-            with_record(members, name, "trainings/1/weights", digest(other))
-
     Path("params.yaml").write_text(PARAMS.replace("seeds: 1", "seeds: 2"))
-    whole = PACK.read_bytes()
-    for change in (changed, disguised):
-        PACK.write_bytes(whole)
-        refused("epsilon=3, seed 1: has the weights of epsilon=3, seed 0", change)
+    refused("epsilon=3, seed 1: has the weights of epsilon=3, seed 0", changed)
 
 
 def test_another_rows_search_is_refused(made: Path) -> None:
@@ -196,8 +179,6 @@ def test_another_rows_search_is_refused(made: Path) -> None:
     ("place", "value", "line"),
     [
         ("candidates/0/spent/spending/noise_multiplier", 99.0, "spent: not what its settings come to"),
-        ("candidates/0/spent", ..., "spent: not what its settings come to"),
-        ("candidates/0/seconds", 1e308, "seconds: "),
     ],
 )
 def test_a_forged_search_is_refused_where_there_is_none(place: str, value: Any, line: str) -> None:

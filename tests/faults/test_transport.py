@@ -106,19 +106,6 @@ def test_a_row_comes_home_and_says_from_where(bring: Bring, home: Path, sender: 
         assert (home / path).read_bytes() == (sender / path).read_bytes()
 
 
-def test_a_row_whose_search_has_no_record_here_comes_home(bring: Bring, home: Path, sender: Path) -> None:
-    search = records.search_path("quick")
-    rate = not_none(records.read_search("quick")).chosen["epsilon=3"]["learning_rate"]
-    text = project.PARAMS.replace("method: dpsgd", "method: dpsgd\n    search: quick")
-    for folder in (sender, home):
-        (folder / "params.yaml").write_text(text.replace("rate: 0.5, delta", f"rate: {rate}, delta"))
-    project.train()
-    project.evaluate()
-    (home / search).unlink()
-    assert bring()[0].trainings == 1
-    assert (home / search).read_bytes() == (sender / search).read_bytes()
-
-
 def test_a_search_over_the_row_comes_along_or_is_the_one_of_here(
     bring: Bring, home: Path, sender: Path
 ) -> None:

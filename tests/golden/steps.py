@@ -34,7 +34,6 @@ from dprepro.pipeline.methods.base import Method, Relevances, Task
 from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.params import Row, Settings
-from dprepro.pipeline.pretrained.loading import features_shape
 from dprepro.pipeline.training.loop import SeedRun, make_task
 from tests.methods.examples import CPU, random_data, shape_of, with_start
 from tests.small_networks import small_networks
@@ -142,7 +141,7 @@ def _plain(value: Any) -> bool:
 def _shape(row: Row, settings: Settings) -> tuple[int, ...] | None:
     """Of one example as stored; None: a text."""
     if settings.has_features(row.data):
-        return features_shape(row.model)
+        return row.model.features_shape
     return shape_of(row, settings)
 
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from dprepro.accountants.records import NeighboringRelation, SampledGaussian
-from dprepro.errors import UserError
-from dprepro.pipeline.ledgers import accounts
+from dprepro.pipeline.ledgers import rows
 from dprepro.pipeline.ledgers.ledger import make_ledger
 from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.params import Settings, load, parse
@@ -40,22 +39,8 @@ def declared(**changes: Any) -> Settings:
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> schema.Record:
     folder = tmp_path_factory.mktemp("accounts")
-    accounts.account("gdp", declared(), folder)
+    rows.account("gdp", declared(), folder)
     return not_none(records.read("gdp", declared().accounts["gdp"], folder))
-
-
-def test_an_account_is_a_record_of_nothing_trained(record: schema.Record) -> None:
-    assert (record.method, record.data, record.model, record.history) == ("accounting", "none", {}, None)
-    assert [training.level for training in record.trainings] == [
-        "noise_multiplier=2.5",
-        "noise_multiplier=0.01875",
-    ]
-    assert record.provenance.config == declared().account_digest("gdp")
-    assert record.provenance.examples == 54_000
-    assert all(
-        (training.started, training.ended, training.seconds) == (None, None, 0)
-        for training in record.trainings
-    )
 
 
 def test_parts_share_the_noise(record: schema.Record) -> None:
@@ -89,11 +74,6 @@ def test_next_to_no_noise_has_no_limit_and_still_a_bound(record: schema.Record) 
     assert str(training.ledger.accountant).startswith("unamplified")
 
 
-def test_no_such_account_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no account 'dgp'; did you mean gdp"):
-        accounts.account("dgp", declared(), tmp_path)
-
-
 def test_a_poisson_sample_of_single_examples_has_no_vector_to_turn() -> None:
     single = SampledGaussian(sampling="poisson", noise_multiplier=1.0, examples=6400, batch=64, sets=64)
     assert make_ledger(single, 5, 1e-5, "clt").epsilon_lower_by == statement("always_at_full_length")
@@ -120,15 +100,6 @@ def test_every_sampling_has_a_bound_and_every_gap_a_reason(sampling: str, names:
     bounds = [accountant.epsilon for accountant in entry.accountants[:3] if accountant.epsilon is not None]
     assert entry.epsilon_upper == min(bounds)
     assert all(accountant.note for accountant in entry.accountants if accountant.epsilon is None)
-
-
-def test_a_delta_too_small_for_prv_is_named() -> None:
-    single = SampledGaussian(sampling="poisson", noise_multiplier=1.0, examples=1000, batch=10)
-    *_, prv = make_ledger(single, 1, 1e-12, None).accountants
-    assert (prv.epsilon, prv.note) == (
-        None,
-        "not computed above 1,000,000 steps or below a delta of 1e-10",
-    )
 
 
 def test_an_order_hides_nothing_so_the_limit_is_exact() -> None:
@@ -168,7 +139,7 @@ def renyi_account(tmp_path: Path, **changes: Any) -> schema.TrainingResult:
         **ACCOUNT, "settings": {**TAN, **changes}, "levels": [{"noise_multiplier": 3}]
     }  # fmt: skip
     settings = parse({"raw": {}, "data": {}, "rows": {}, "accounts": {"tan": declaration}})
-    accounts.account("tan", settings, tmp_path)
+    rows.account("tan", settings, tmp_path)
     account = records.read("tan", settings.accounts["tan"], tmp_path)
     return account.trainings[0]
 

@@ -7,8 +7,8 @@ import pytest
 
 from dprepro.accountants.records import SampledGaussian
 from dprepro.pipeline import verification
-from dprepro.pipeline.ledgers import accounts
 from dprepro.pipeline.ledgers.compared import check_row
+from dprepro.pipeline.ledgers.rows import account_entry
 from dprepro.pipeline.params import Settings, load
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import LedgerEntry, RowTrainings
@@ -73,7 +73,7 @@ def test_each_link_of_a_committed_number_that_needs_no_weights_holds(monkeypatch
     assert ran
     lock = Lock()
     for key in ran:
-        left = verification._row(key, OWN, lock, measure=False)
+        left = verification._row(key, OWN, lock, quick=False)
         assert "signature" not in str(left)
         here = all(
             weights_path(key, training.level, training.seed).exists()
@@ -94,5 +94,5 @@ def test_an_accounts_ledger_is_what_is_computed_from_its_settings(claimed_by: st
     kept = records.read_ledgers(key, ROOT)
     same(
         kept.entries,
-        [accounts.entry(line.level(configured), configured) for configured in line.resolved[:1]],
+        [account_entry(line.level(configured), configured) for configured in line.resolved[:1]],
     )

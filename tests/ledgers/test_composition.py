@@ -13,11 +13,11 @@ from dp_accounting import (
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
-from dprepro.accountants.bounds import composed_epsilon
+from dprepro.accountants.bounds import Spending, composed_epsilon
 from dprepro.accountants.calibration import noise_for, poisson_gaussian
 from dprepro.accountants.gaussian import gaussian_epsilon
 from dprepro.accountants.records import NeighboringRelation, SampledGaussian, up
-from dprepro.pipeline.ledgers.composition import Spending, row_composition, trainings_of
+from dprepro.pipeline.ledgers.composition import row_composition, trainings_of
 from dprepro.pipeline.ledgers.declared import declared_guarantee
 from dprepro.pipeline.params import parse
 from dprepro.pipeline.results.schema import Replaced, RowTrainings, TrainingSpent

@@ -10,8 +10,7 @@ import pytest
 from dp_accounting import get_sigma_gaussian
 from ruamel.yaml import YAML
 
-from dprepro.accountants.clt import clt_mu
-from dprepro.accountants.gaussian import gaussian_epsilon
+from dprepro.accountants.gaussian import clt_mu, gaussian_epsilon
 from dprepro.accountants.pld import composed_losses
 from dprepro.accountants.rdp import classic_epsilon, renyi_epsilon
 from dprepro.accountants.records import SampledGaussian

@@ -181,23 +181,6 @@ def test_changed_inputs_are_refused_for_gradient_canaries() -> None:
     assert says.startswith("train: no batch had a canary's input; needed: inputs as they were given")
 
 
-def test_what_can_be_shown_is_said_before_training_and_the_time_after_the_first_run() -> None:
-    lines: list[str] = []
-
-    def train(inputs: Tensor, labels: Tensor) -> nn.Module:
-        lines.append("trained")
-        return network()
-
-    inputs, labels = data(40)
-    dprepro.audit_model(
-        train, inputs, labels, delta=DELTA, canaries=20, runs=2, say=lines.append, epsilon_claimed=8
-    )
-    said, first, left, second = lines
-    assert said.startswith("20 canaries, 2 trainings: of the claimed 8 a perfect attacker shows epsilon >= ")
-    assert left.startswith("1 more trainings take about 0.0 minutes")
-    assert first == second == "trained"
-
-
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("as_numpy", [False, True])
 def test_training_sees_the_canaries_that_are_in_and_no_other(replace: bool, as_numpy: bool) -> None:
@@ -391,15 +374,12 @@ def test_inputs_in_bfloat16_are_audited_and_sparse_ones_are_a_line() -> None:
         (learning_by_heart, {"canaries": 49}, "inputs: 48, labels: 48 of 4 classes; needed: "),
         (lambda *_: 3, {}, "train: returned int; needed: the network"),
         (lambda *_: iter([]), {}, "train: yielded no step"),
-        (lambda *_: iter([3]), {}, "train: yielded int; needed: a torch.nn.Module"),
         (lambda *_: iter([network()] * 2), {}, "train: yielded a network without gradients"),
         (lambda *_: network(), {"kind": "gradient"}, "kind: gradient; needed: to yield"),
         (lambda *_: iter([network()]), {"kind": "gradient"}, "kind: gradient; needed: to yield pairs"),
         (private(1.0, 48, hidden=1), {"kind": "gradient", "canaries": 45}, "canaries: 45; allowed: as many"),
         (lambda *_: lambda inputs: inputs[:, :2], {}, "logits: of shape (10, 2); needed: (B, K)"),
-        (lambda *_: lambda inputs: inputs * torch.nan, {}, "logits: not finite"),
         (lambda *_: network(), {"canaries": 1}, "needed: more, as no coin fell on one of its sides"),
-        (lambda *_: network(), {"kind": "blank"}, "kind: "),
         (accumulating, {"kind": "gradient"}, "needed: a step of the optimizer after each backward pass"),
         (with_inputs_by_name, {"kind": "gradient"}, "needed: a network whose inputs are its first argument"),
         (with_ghost_clipping, {"kind": "gradient"}, "Opacus DPOptimizer, without ghost clipping"),

@@ -481,9 +481,7 @@ def more_of(setting: str) -> Plant:
         (lambda x: [x[0]] * 30, {"noise_multiplier": 1.0, "sample_rate": 0.001}, "in a batch"),
         (lambda x: [x[0]] * 30, {"examples": 7}, "examples"),
         (lambda x: [x[0]] * 30, {"noise_multiplier": "1"}, "noise_multiplier: '1' is not allowed"),
-        (lambda x: [x[0]] * 30, {"sample_rate": math.nan, "noise_multiplier": 1.0}, "sample_rate nan"),
         (lambda x: [x[0]] * 30, {"epsilon_claimed": math.nan}, "epsilon_claimed"),
-        (None, {}, "train: None is not allowed"),
         (lambda x: None, {}, "train: returned NoneType; needed: to yield"),
         (
             lambda x: [torch.optim.SGD(nn.Linear(2, 1).parameters())] * 30,
@@ -492,8 +490,6 @@ def more_of(setting: str) -> Plant:
         ),
         (lambda x: ["abc"] * 30, {}, "step 0: str that is no array of real numbers"),
         (lambda x: [(x[0], x[0])] * 30, {}, r"step 0: batch of shape \(1500,\); needed: \(B, 1500\)"),
-        (lambda x: [(x[0], x[:, :3])] * 30, {}, r"step 0: batch of shape \(1000, 3\)"),
-        (lambda x: [(x[0], x, x)] * 30, {}, "step 0: tuple that is no array"),
         (lambda x: [cleared(step) for step in training()(x)], {}, "step 0: no gradient"),
         (lambda x: [without_engine(step) for step in training()(x)], {}, "sample_rate: unknown"),
         (

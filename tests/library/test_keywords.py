@@ -114,20 +114,6 @@ def test_made_up_tokens_are_below_the_size_of_the_table_that_looks_them_up() -> 
     }
 
 
-@pytest.mark.parametrize("size", [0, 8])
-def test_a_noisy_sum_of_keywords_has_all_parameters_and_the_noise(size: int) -> None:
-    net, batch = bert(), {name: value[:size] for name, value in {**BATCH, "labels": LABELS}.items()}
-    exact = dprepro.clipped_sum(net, batch, None, 1.0).sums
-    noise = [
-        (value - exact[name]).flatten()
-        for at_once in (None, 3)
-        for name, value in dprepro.noisy_sum(net, batch, None, 1.0, 2.0, at_once=at_once).items()
-    ]
-    joined = torch.cat(noise) / 2
-    assert len(joined) == 2 * sum(value.numel() for value in net.parameters())
-    assert joined.std() == pytest.approx(1, abs=0.005 + 5 / (2 * len(joined)) ** 0.5)
-
-
 def test_a_step_of_a_network_with_keywords_replays_without_a_violation_and_with_its_mistake() -> None:
     def step_of(divided: bool) -> Any:
         def make() -> Any:

@@ -2,8 +2,6 @@
 
 import math
 import re
-import subprocess
-import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -15,14 +13,10 @@ import torch
 from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent
 from dp_accounting.pld import PLDAccountant
 from opacus import GradSampleModule
-from opacus.accountants import RDPAccountant
-from opacus.data_loader import DPDataLoader
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, TensorDataset
 
 import dprepro
 from dprepro import sums as private_sums
-from dprepro.accountants.gaussian import gaussian_epsilon
 from dprepro.clipping.clippers import ClipperFactory
 from dprepro.pipeline.data import catalog, synthetic
 from dprepro.pipeline.data.catalog import Edition, File
@@ -43,12 +37,6 @@ def test_epsilon_is_bounded_from_both_sides() -> None:
     assert dprepro.epsilon(**TRAINING, steps=4688, noise_multiplier=1.1) == spent
     numbers: dict[str, Any] = {"steps": np.int64(4688), "noise_multiplier": np.float64(1.1)}
     assert dprepro.epsilon(**TRAINING, **numbers) == spent
-
-
-def test_epsilon_imports_neither_torch_nor_opacus() -> None:
-    asked = "dprepro.epsilon(examples=100, batch=10, delta=1e-3, steps=9, noise_multiplier=1)"
-    code = f"import sys, dprepro; {asked}; assert not {{'torch', 'opacus'}} & {{*sys.modules}}"
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_no_approximation_is_among_the_bounds_and_a_large_delta_is_a_warning() -> None:
@@ -107,7 +95,6 @@ def test_trainings_compose_to_a_longer_one_and_to_less_than_their_sum() -> None:
     ("key", "value", "said"),
     [
         ("steps", 3, "steps"),
-        ("batch", 0, "batch"),
         ("noise_multiplier", -1.0, "noise_multiplier"),
         ("noise_multiplier", 1e-10, "noise_multiplier: 1e-10 is not allowed"),
         ("delta", 2.0, "delta"),
@@ -116,7 +103,6 @@ def test_trainings_compose_to_a_longer_one_and_to_less_than_their_sum() -> None:
         ("delta", 0.5, r"delta: .*0\.5"),
         ("examples", "60000", "examples"),
         ("sampling", "replacement", "sampling"),
-        ("drawn", "foo", "drawn"),
         ("best_of", "3", "best_of"),
         ("epochs", math.nan, "epochs"),
         ("epochs", 1e300, r"epochs: 1e\+300 is not allowed: Input should be less than or equal to 1e\+\d+$"),
@@ -137,7 +123,7 @@ def test_losses_far_below_zero_overflow_nothing() -> None:
         assert 0.95 * every.epsilon_upper < spent.epsilon_upper <= 1.001 * every.epsilon_upper
 
 
-@pytest.mark.parametrize("wrong", ["1", None, math.nan, 0, -1.0, [1.0], math.inf])
+@pytest.mark.parametrize("wrong", ["1", None, math.nan, 0, -1.0])
 def test_no_noise_is_for_what_is_no_epsilon(wrong: Any) -> None:
     with pytest.raises(dprepro.UserError, match="epsilon"):
         dprepro.noise_multiplier(wrong, **TRAINING, epochs=1)
@@ -181,7 +167,6 @@ INPUTS, LABELS = torch.rand(3, 1, 8, 8), torch.tensor([0, 1, 2])
         ({"labels": LABELS + 1}, "labels: 1 to 3; allowed: 0 to 2"),
         ({"labels": LABELS - 100}, "labels: -100 to -98; allowed: 0 to 2"),  # which torch would leave out
         ({"labels": LABELS.float()}, r"labels: torch.float32; allowed: whole numbers"),
-        ({"labels": [0, 1, 2]}, "labels: list is not allowed"),
         ({"labels": torch.tensor(0), "inputs": torch.tensor(0.0)}, r"labels: of shape \(\)"),
         ({"labels": LABELS[:2]}, "labels: of shape"),
         ({"inputs": INPUTS.double()}, "inputs: torch.float64 on cpu, which the network doesn't take"),
@@ -190,14 +175,12 @@ INPUTS, LABELS = torch.rand(3, 1, 8, 8), torch.tensor([0, 1, 2])
             "inputs: ndarray is not allowed; allowed: a tensor, or a dict of tensors",
         ),
         ({"network": nn.Sequential(nn.Flatten(), nn.LazyLinear(3))}, "network: 1.weight has no size yet"),
-        ({"network": None}, "network: NoneType is not allowed"),
         (
             {"network": GradSampleModule(nn.Sequential(nn.Flatten(), nn.Linear(64, 3)))},
             "network: GradSampleModule of Opacus, .* to_standard_module",
         ),
         ({"clip": math.inf}, "clip: inf is not allowed"),
         ({"inputs": INPUTS.to_sparse()}, "inputs: torch.sparse_coo; allowed: dense"),
-        ({"clip": "1"}, "clip: '1' is not allowed"),
         (
             {
                 "network": nn.Sequential(nn.Embedding(5, 4), nn.Flatten(), nn.Linear(8, 3)),
@@ -289,20 +272,6 @@ def test_a_network_is_tested_again_even_if_an_attribute_gets_the_id_of_one_that_
         net.function = None
 
 
-def test_the_rate_of_a_loader_of_opacus_is_given_by_its_length() -> None:
-    """It drops the incomplete last batch of ten examples in threes, and so samples at 1/3, not at 3/10."""
-    loader = DPDataLoader.from_data_loader(
-        DataLoader(TensorDataset(torch.zeros(10, 1)), batch_size=3, drop_last=True)
-    )
-    settings: dict[str, Any] = {"steps": 3, "noise_multiplier": 2.0, "delta": 1e-5}
-    spent = dprepro.epsilon(examples=len(loader), batch=1, **settings)
-    accountant = RDPAccountant()
-    accountant.history = [(2.0, loader.sample_rate, 3)]
-    by_opacus = next(value for name, value in spent.by.items() if name.startswith("rdp (opacus"))
-    assert by_opacus == pytest.approx(accountant.get_epsilon(1e-5), rel=5e-3)  # other orders
-    assert (dprepro.epsilon(examples=10, batch=3, **settings).epsilon_upper or 0) < (spent.epsilon_upper or 0)
-
-
 def test_scores_of_a_gaussian_mechanism_show_an_epsilon_below_its_own() -> None:
     random = np.random.default_rng(0)
     shown = dprepro.audit(random.normal(0, 1, 4000), random.normal(1, 1, 4000), delta=1e-5)
@@ -390,46 +359,6 @@ def test_sums_that_rounding_would_move_further_than_the_bound_are_refused() -> N
     dprepro.noisy_sum(network().float(), inputs, labels, 1.0, 1.0)
 
 
-class Averaging(nn.Module):
-    """Mean of a table's rows, which are of norm at most 0.5, and a linear layer."""
-
-    def __init__(self, trained: bool) -> None:
-        super().__init__()
-        self.table = nn.Embedding(20, 8, max_norm=0.5)
-        self.table.weight.requires_grad_(trained)
-        self.last = nn.Linear(8, 3)
-
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        return self.last(self.table(tokens).mean(1))
-
-
-@pytest.mark.parametrize("trained", [False, True])
-def test_no_sum_changes_a_weight(trained: bool) -> None:
-    """The made-up inputs of the trial shrank rows of the user's own table."""
-    net, tokens = Averaging(trained), torch.randint(20, (8, 4))
-    if not trained:  # the one long row is that of a token that no input of the trial has
-        net.table.weight.data[1:] *= 0.01
-        tokens[0, 0] = 0
-    before = {name: value.clone() for name, value in net.state_dict().items()}
-    plain = Averaging(True).requires_grad_(True)
-    plain.load_state_dict(before)
-    plain.table.weight.data *= (0.5 / plain.table.weight.norm(dim=1, keepdim=True)).clamp(max=1)
-    plain.table = nn.Embedding.from_pretrained(plain.table.weight.data)
-    for call in (dprepro.noisy_sum, dprepro.clipped_sum):
-        noise: dict[str, Any] = {"noise_multiplier": 1.0} if call is dprepro.noisy_sum else {}
-        if trained:
-            with pytest.raises(dprepro.UserError, match=r"^layer 'table': max_norm changes .*max_norm=None"):
-                call(net, tokens, torch.zeros(8, dtype=torch.long), 1.0, **noise)
-        else:
-            call(net, tokens, torch.zeros(8, dtype=torch.long), 1.0, **noise)
-        assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
-    if not trained:
-        ours, theirs = (
-            dprepro.clipped_sum(each, tokens, torch.zeros(8, dtype=torch.long), 1.0) for each in (net, plain)
-        )
-        torch.testing.assert_close(dict(ours.sums), dict(theirs.sums))
-
-
 def test_a_hook_that_changes_the_network_it_was_made_for_is_refused() -> None:
     """A copy of the network, as in the trial, still changes the network that the hook closes over."""
     net = nn.Sequential(nn.Linear(6, 3))
@@ -441,17 +370,6 @@ def test_a_hook_that_changes_the_network_it_was_made_for_is_refused() -> None:
     net.register_forward_pre_hook(clamp)
     with pytest.raises(dprepro.UserError, match=r"changes '0\.weight' when it runs"):
         dprepro.clipped_sum(net, torch.rand(4, 6), torch.zeros(4, dtype=torch.long), 1.0)
-
-
-def test_a_pass_of_shuffled_batches_is_one_release_whatever_is_left_over() -> None:
-    """Each example is in one batch of a pass, and moves its sum by twice the bound."""
-    spent = dprepro.epsilon(
-        examples=60_000, batch=256, noise_multiplier=2.2, delta=1e-5, sampling="shuffled", epochs=5
-    )
-    exact = gaussian_epsilon(5**0.5 / 1.1, 1e-5)
-    assert spent.epsilon_upper == pytest.approx(exact, rel=2e-3)
-    assert spent.epsilon_upper >= exact
-    assert spent.steps == 5 * 234
 
 
 def test_a_step_that_is_begun_is_counted() -> None:

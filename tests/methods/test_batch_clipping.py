@@ -10,9 +10,7 @@ from torch import Tensor, nn
 from dprepro.clipping.limits import ClipLimits
 from dprepro.clipping.normalization import BatchStatistics
 from dprepro.errors import UserError
-from dprepro.noise.streams import Streams
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.methods.batch_clipping import mini_sets
 from dprepro.pipeline.methods.batch_clipping.method import BatchClipping, layer_bounds, layer_names
 from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from dprepro.pipeline.methods.samples import Sample
@@ -148,11 +146,12 @@ def moved(
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 @pytest.mark.parametrize("size", [None, 1, 4])
-def test_mini_sets_of_a_batch(sampling: str, size: int | None) -> None:
-    configured = batch_clipping(sampling=sampling, mini_set=size)
-    sets = mini_sets.draw(Streams("a", True, torch.device("cpu")), configured, 1, 30)
-    assert sets.shape == (configured.sets, configured.set_size)
-    assert (len(sets.unique()) < 12) == (sampling == "replacement")
+def test_mini_sets_of_a_batch(tiny: Prepared, sampling: str, size: int | None) -> None:
+    configured = batch_clipping(batch=100, sampling=sampling, mini_set=size)
+    chosen, mask, _ = make(tiny, BN, configured).sample(1)
+    assert chosen.shape == (configured.sets, configured.set_size)
+    assert mask.tolist() == [1.0] * configured.sets
+    assert (len(chosen.unique()) < 100) == (sampling == "replacement")
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_one_record_moves_every_part_of_a_sum_by_at_most_its_distance(key: str, 
         orders = (torch.tensor(order) for order in ([0, 1, 2, 3], [5, 1, 2, 3]))
         sets = [order.reshape(configured.sets, configured.set_size) for order in orders]
         chosen = [each[:, 0] if method.single else each for each in sets]
-        samples = [Sample(each, torch.ones(each.shape)) for each in chosen]
+        samples = [Sample(each, torch.ones(len(each))) for each in chosen]
     else:
         bounds = [method.bounds(clip) for clip in (0.05, 1.0)]
         samples = [padded(np.arange(count), CPU.device) for count in (SAMPLE, SAMPLE - 1)]

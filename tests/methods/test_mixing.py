@@ -57,25 +57,3 @@ def test_it_is_refused_before_the_first_step(configured: Any, tmp_path: Path) ->
 def test_mini_sets_of_fixed_size_and_trainings_without_privacy_may_mix(tmp_path: Path) -> None:
     step(batch_clipping(**SETS, mini_set=2), linear(Centred), tmp_path)
     step(dpsgd(**BATCH, epochs=1, epsilon=torch.inf), linear(Centred), tmp_path)
-
-
-class Recurrent(nn.LSTM):
-    """Two layers with dropout between them."""
-
-    def forward(self, inputs: Tensor, state: Any = None) -> Tensor:  # type: ignore[override]
-        hidden: Tensor = super().forward(inputs.squeeze(1), state)[0]
-        return hidden
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: Recurrent(8, 8, 2, batch_first=True, dropout=0.5),
-        lambda: nn.Sequential(
-            nn.Flatten(1, 2), nn.TransformerEncoderLayer(8, 2, 8, batch_first=True, dropout=0.5)
-        ),
-    ],
-)
-def test_dropout_within_layers_is_not_taken_for_mixing(make: Callable[[], nn.Module], tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    step(dpsgd(**BATCH, epochs=1), nn.Sequential(make(), nn.Flatten(), nn.Linear(64, 4)), tmp_path)

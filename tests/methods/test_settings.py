@@ -164,12 +164,10 @@ def test_settings_that_fit_are_taken(good: dict[str, Any]) -> None:
     params.parse(good)
 
 
-TOO_LARGE = "batch: 2000 is larger than the training split of 'mnist'; allowed: 1 to 1000"
 LESS = {"batch": 100, "sigma": 0.75}
 NO_SIMULATION: list[dict[str, Any]] = [
-    {"batch": 100, "sigma": 0.751}, {"batch": 100, "sigma": 3}, {"batch": 400, "sigma": 3},
-    {"batch": 800, "sigma": 6}, {**LESS, "steps": 24}, {**LESS, "learning_rate": 2}, {**LESS, "copies": 2},
-    {**LESS, "clip": 2}, {**LESS, "ema": 0.9},
+    {"batch": 100, "sigma": 0.751}, {"batch": 400, "sigma": 3}, {"batch": 800, "sigma": 6},
+    {**LESS, "clip": 2},
 ]  # fmt: skip
 # changed settings of the row `one`, and their refusal
 OF_ONE: list[tuple[dict[str, Any], str]] = [
@@ -183,20 +181,13 @@ OF_ONE: list[tuple[dict[str, Any], str]] = [
     (reference(weight_decay=0.1, schedule="step", milestones=[0.5, 0.75], gamma=2.0), "weight_decay: 0.1 "
      "times the learning rate 16.0 leaves nothing of the weights; allowed: a product below 1"),
     (reference(delta=0.001), "delta: 0.001 means nothing; allowed: below 1/1000"),
-    (reference(epochs=3), "epochs: unknown key; allowed: " + ", ".join(TanSettings.model_fields)),
-    (reference(batch=2000), TOO_LARGE),
-    (with_identical(sensitivity=None), "sensitivity: None; it goes with variants 'paper' and "
-     "'code', and only them"),
+    (reference(batch=2000), "batch: 2000 is larger than the training split of 'mnist'; allowed: 1 to 1000"),
     (with_identical(variant="sound"), "sensitivity: maps; it goes with variants 'paper' and "
      "'code', and only them"),
     (with_identical(**SOUND, noise_batch=1800), "noise_batch: 1800; allowed with 'variant: sound', "
      "which has no |L|: null"),
-    (with_identical(batch=2000), TOO_LARGE),
     *((with_identical(sensitivity=wrong), f"sensitivity: {wrong!r} is not allowed: 'maps', "
        "'neurons' or a number above 0") for wrong in ("map", -1)),
-    (with_identical(variant="local"), "variant: 'local' is not allowed: Input should be 'paper', "
-     "'code' or 'sound'"),
-    (with_identical(loss_share=1), "loss_share: 1 is not allowed: Input should be less than 1"),
     (with_batch_clipping(mini_set=30), "mini_set: 30 does not divide the batch; allowed: divisors "
      "of 100"),
     *((with_batch_clipping(sampling=sampling, mini_set=50), f"sampling: {sampling!r} makes batches of random "
@@ -206,8 +197,6 @@ OF_ONE: list[tuple[dict[str, Any], str]] = [
      "0 with 'clipping: none'"),
     (with_batch_clipping(clipping="zhang", clip_decay=0.9), "clip_decay: 0.9 has no effect with "
      "'clipping: zhang'; allowed: 1"),
-    (with_batch_clipping(delta=0.01), "delta: 0.01 means nothing; allowed: below 1/1000"),
-    (with_batch_clipping(batch=2000), TOO_LARGE),
     (with_text(augment="crop_flip"), "augment: is for images, and 'mnist' has texts; allowed: none"),
     (private(sampling="allocation"), "accountant: 'rdp' has no bound for 'sampling: allocation'; "
      "allowed: pld"),

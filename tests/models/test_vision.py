@@ -13,7 +13,6 @@ from torch.nn import functional as F
 from dprepro.clipping.gradients import BookKeeping
 from dprepro.clipping.limits import ClipLimits
 from dprepro.clipping.normalization import measuring, statistics_layers
-from dprepro.pipeline.models import tf_tutorial
 from dprepro.pipeline.models.model import Model
 from tests.small_networks import small_networks
 
@@ -85,31 +84,6 @@ def test_sizes(name: str, normalization: str, unnormalized: int, count: int, ten
     assert len(parameters) == tensors
 
 
-@pytest.mark.parametrize(
-    ("name", "unnormalized", "modules", "sizes"),
-    [
-        ("convnet", 1, 9, [(32, 16, 16), (64, 8, 8), (64, 4, 4), (128, 1, 1), (10,)]),
-        ("lenet5_tanh", 2, 8, [(6, 14, 14), (16, 5, 5), (120, 1, 1), (84,), (10,)]),
-    ],
-)
-def test_blocks_have_the_sizes_of_the_papers_tables(
-    name: str, unnormalized: int, modules: int, sizes: list[tuple[int, ...]]
-) -> None:
-    """Of each trainable layer with all that follows it."""
-    net = make(name, "batch_bn", unnormalized)
-    assert sum(any(True for _ in layer.parameters(recurse=False)) for layer in net.modules()) == modules
-    value, _ = images(name, 2)
-    block_sizes: list[tuple[int, ...]] = []
-    for layer in net:  # type: ignore[attr-defined]
-        if isinstance(layer, nn.Conv2d | nn.Linear):
-            block_sizes.append(())
-            assert layer.bias is not None
-        value = layer(value)
-        if not isinstance(layer, nn.Flatten):
-            block_sizes[-1] = tuple(value.shape[1:])
-    assert block_sizes == sizes
-
-
 @pytest.mark.parametrize(("name", "smallest"), [("convnet", 8), ("lenet5_tanh", 32)])
 def test_too_small_inputs_are_refused(name: str, smallest: int) -> None:
     build = import_module(f"dprepro.pipeline.models.{name}").build
@@ -152,19 +126,6 @@ def test_vgg16_has_the_convolutions_of_torchvisions() -> None:
     net = make("vgg16", "running_bn", 1)
     assert isinstance(net, nn.Sequential)
     compare_with_torchvision(net[: len(theirs)], theirs)
-
-
-def test_tf_tutorial_of_features_is_what_comes_after_its_convolutions() -> None:
-    net, (inputs, _) = make("tf_tutorial", "layer"), images("tf_tutorial", 2)
-    head = tf_tutorial.build(Model(name="tf_tutorial", normalization="layer"), (2304,), 10).to(inputs.dtype)
-    head.load_state_dict(
-        {name: value for name, value in net.state_dict().items() if name.startswith("class")}
-    )
-    assert torch.equal(head(net.get_submodule("features")(inputs)), net(inputs))
-    with pytest.raises(ValueError, match="2304 features"):
-        tf_tutorial.build(Model(name="tf_tutorial"), (2300,), 10)
-    with pytest.raises(ValueError, match="at least 24x24"):
-        tf_tutorial.build(Model(name="tf_tutorial"), (3, 20, 32), 10)
 
 
 @pytest.mark.parametrize("name", SHAPES)

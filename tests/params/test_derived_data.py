@@ -141,13 +141,6 @@ def test_another_form_of_nothing_is_one_line() -> None:
     assert refusal_of(lambda: params.parse(raw)).startswith("params.yaml: own.again.of: no such entry 'scan'")
 
 
-def test_a_start_from_a_row_on_unknown_data_is_one_line() -> None:
-    raw = with_start("kmnist", "kmnist")
-    raw["rows"]["before"]["data"] = "othr"
-    line = refusal_of(lambda: params.parse(raw))
-    assert line.startswith("params.yaml: rows.before.data: no such entry 'othr'; allowed: mn")
-
-
 def test_a_row_that_starts_from_public_weights_is_made_of_the_row_they_come_from() -> None:
     raw = with_start("kmnist", "kmnist")
     digest = params.parse(raw).row_digest("one")
@@ -170,13 +163,8 @@ TEXTS = {"raw": "mnist", "train": 10, "validation": 1, "public": {"raw": "kmnist
          "rows.adaptive.data: method 'adlm' needs data of 'relevances', not 'mnist'; there are: relevant"),
         ("relevances/relevant/row", "adaptive",
          "relevances.relevant.row: 'adaptive' is trained with relevances itself"),
-        ("relevances/relevant/data", "relevant", "relevances.relevant.data: no such entry 'relevant'; "
-         "allowed: mnist, other, texts"),
         ("relevances/relevant/data", "texts",
          "relevances.relevant: is for images; allowed: data and rows without texts"),
-        ("rows/one/data", "texts",
-         "relevances.relevant: is for images; allowed: data and rows without texts"),
-        ("rows/one/data", "nothing", "rows.one.data: no such entry 'nothing'; allowed: mnist, other, texts"),
         ("relevances/relevant/examples", 1001, "relevances.relevant.examples: 1001; allowed: 1 to 1000"),
         ("relevances/relevant", {"data": "mnist", "row": "other", "of": "public", "examples": 9},
          "relevances.relevant.examples: 9; allowed: 1 to 8"),

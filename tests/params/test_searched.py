@@ -72,15 +72,11 @@ def test_shared_and_commented_levels_are_left_to_their_author(path: Path, more: 
     assert digest_file(path) == digest
 
 
-def test_writing_again_changes_nothing(path: Path) -> None:
+def test_writing_again_changes_nothing_and_another_choice_replaces_the_first(path: Path) -> None:
     write_chosen({"grid": CHOSEN}, path)
     digest = digest_file(path)
     assert write_chosen({"grid": CHOSEN}, path) == []
     assert digest_file(path) == digest
-
-
-def test_another_choice_replaces_the_first(path: Path) -> None:
-    write_chosen({"grid": CHOSEN}, path)
     write_chosen({"grid": {"epsilon=8": {"learning_rate": 7.0}}}, path)
     assert params.load(path).rows["block"].resolved[1].learning_rate == 7.0
 

@@ -85,14 +85,10 @@ def test_small_data_have_no_batch_off_the_wall() -> None:
     ("changes", "message"),
     [
         ({"delta": 2e-5}, "delta: 2e-05 means nothing; allowed: 1e-100 to below 1/50000, 2e-05"),
-        ({"delta": 0.0}, "delta: 0 means nothing"),
         ({"epsilon": -1.0}, "epsilon: -1; allowed: 0.05 to 1000"),
         ({"steps": None}, "steps, compute: both are lengths of the training"),
-        ({"compute": 1e6}, "steps, compute: both are lengths of the training"),
         ({"steps": None, "compute": 3.0, "copies": 4}, "compute: 3; allowed: 4"),
         ({"steps": 0}, "steps: 0; allowed: 1 to 1e+06"),
-        ({"copies": 0}, "copies: 0; allowed: 1 to 1e+12"),
-        ({"simulate": 0}, "simulate: 0; allowed: 1 to 1e+12"),
         ({"steps": None, "compute": float("inf")}, "compute: inf; allowed: 1 to 1e+24"),
     ],
 )

@@ -258,7 +258,7 @@ def test_training_on_features_is_training_behind_frozen_convolutions(world: Path
     expected = trained("after", world, slow)
     starts.make_start("tuned", fast, world)
     data = prepared.load("tuned", world)
-    assert data.input_shape == loading.features_shape(fast.rows["after"].model) == (2304,)
+    assert data.input_shape == fast.rows["after"].model.features_shape == (2304,)
     assert data.manifest["start"]["config"] == fast.start_digest("tuned") != slow.start_digest("tuned")
     actual = trained("after", world, fast)
     assert actual.keys() == {name for name in expected if name.startswith("classifier.")}

@@ -143,13 +143,6 @@ def test_sums_are_those_of_the_slow_obvious_way(place: allocation.Placement, sam
     np.testing.assert_allclose(total.values, slow, rtol=1e-9, atol=1e-12)
 
 
-def test_a_finer_grid_lowers_the_bound_and_raises_the_lower_one() -> None:
-    coarse, fine = (
-        composed_epochs(1.0, 20, 1, 40, spacing).get_epsilon_for_delta(DELTA) for spacing in (0.08, 0.02)
-    )
-    assert fine < coarse < 1.05 * fine
-
-
 def test_neighbours_that_replace_an_example_are_bounded_without_amplification() -> None:
     allocated = spending(2.0, 10)
     assert allocated.neighbouring is NeighboringRelation.ADD_OR_REMOVE_ONE

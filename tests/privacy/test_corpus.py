@@ -53,7 +53,9 @@ def test_a_network_that_mixes_nothing_has_the_clipped_sum_of_a_loop(name: str) -
     net = case.build()
     inputs, labels = batch(case.kind, 9)
     norms, sums = alone(net, inputs, labels, CLIP)
+    before = {name: value.clone() for name, value in net.named_parameters()}
     actual = dprepro.clipped_sum(net, inputs.clone(), labels, CLIP)
+    assert all(torch.equal(value, before[name]) for name, value in net.named_parameters())
     torch.testing.assert_close(actual.norms[:, 0], norms, rtol=1e-3, atol=1e-5)
     assert actual.sums.keys() == sums.keys()
     assert distance(actual.sums, sums) <= 1e-3 * CLIP
@@ -74,6 +76,14 @@ CLIPPERS: dict[str, type] = {
     "sequence: attention": BookKeeping,
     "sequence: transformer": BookKeeping,
     "sequence: two layers": BookKeeping,
+    "sequence: both ways": BookKeeping,
+    "sequence: LSTM without biases": BookKeeping,
+    "sequence: with projections": OneByOne,
+    "sequence: a frozen matrix beside a trained bias": OneByOne,
+    "sequence: attention without biases": BookKeeping,
+    "sequence: attention to others": PerExample,
+    "sequence: attention with a bias among the keys": PerExample,
+    "sequence: transformer, norm first": BookKeeping,
     "sequence: GRU": OneByOne,
     "weight norm": PerExample,
     "spectral norm": PerExample,

@@ -9,8 +9,7 @@ from dp_accounting import get_sigma_gaussian
 from scipy.optimize import minimize_scalar
 
 from dprepro.accountants.calibration import noise_for, poisson_gaussian
-from dprepro.accountants.clt import clt_mu
-from dprepro.accountants.gaussian import gaussian_delta, gaussian_epsilon
+from dprepro.accountants.gaussian import clt_mu, gaussian_delta, gaussian_epsilon
 from dprepro.accountants.rdp import (
     rdp_epsilon,
     renyi_divergence,

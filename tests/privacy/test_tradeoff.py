@@ -5,8 +5,7 @@ import pytest
 from scipy.stats import norm
 
 from dprepro.accountants.attack_risk import tradeoff
-from dprepro.accountants.clt import clt_mu, h
-from dprepro.accountants.gaussian import gaussian_delta, gaussian_epsilon
+from dprepro.accountants.gaussian import clt_mu, gaussian_delta, gaussian_epsilon, h
 from dprepro.accountants.pld import composed_losses
 from dprepro.accountants.records import SampledGaussian
 from tests.not_none import not_none

@@ -16,7 +16,6 @@ from dprepro.pipeline.reporting.compare import Level, _asked, _rival, compared
 from dprepro.pipeline.reporting.wording import signed
 from dprepro.pipeline.results import records
 from dprepro.stages.app import app
-from dprepro.stages.compare import _changed
 from tests.docs.blocks import ROOT
 from tests.reporting.made_up import dpsgd
 
@@ -97,15 +96,6 @@ def level(name: str, epsilon: float, validation: float, ours: float) -> Level:
     return Level(line, dpsgd.ledger(epsilon_upper=epsilon))
 
 
-def test_only_a_level_that_spends_no_more_is_compared() -> None:
-    bounded = [level("epsilon=4", 4.0, 0.9, 93), level("epsilon=1", 1.0, 0.8, 82)]
-    bounded.append(level("epsilon=9", 9.0, 0.95, 99))
-    # one of the same epsilon, to a hundredth, else the best of those that spend less
-    found = {epsilon: _rival(epsilon, bounded) for epsilon in (2.0, 4.03, 20.0, 0.5, float("inf"))}
-    names = {epsilon: rival.line["level"] if rival else None for epsilon, rival in found.items()}
-    assert names == {2.0: "epsilon=1", 4.03: "epsilon=4", 20.0: "epsilon=9", 0.5: None, float("inf"): None}
-
-
 def test_of_several_levels_the_one_that_validates_best_is_taken_whatever_test_data_say() -> None:
     bounded = [level("batch=64", 4.0, 0.8, 99), level("batch=128", 4.0, 0.9, 50)]
     for epsilon in (4.0, 20.0):
@@ -124,12 +114,6 @@ def test_the_level_that_is_missing_is_named_and_spends_as_much() -> None:
     noise = noise_for(asked, settings.delta, rate, steps, settings.accountant)
     assert 2.0 / 1.01 < pld_epsilon(poisson_gaussian(rate, noise, steps), settings.delta) < 2.0 * 1.01
     assert asked > 2.0
-
-
-def test_results_of_other_settings_are_said_to_be(there: Path) -> None:
-    for changes, said in ({}, False), ({dpsgd.LAYER: {"reproducible": True}}, True):
-        found = list(_changed(dpsgd.settings(**changes), dpsgd.PLAIN, dpsgd.LAYER))
-        assert [sentence.partition(":")[0] for sentence in found] == [dpsgd.LAYER] * said
 
 
 def test_it_prints_the_differences_of_the_pages(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,6 @@
 """A row's trainings are lines: git merges those of two machines, and the same training twice is told."""
 
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from dprepro.errors import UserError
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Replaced, RowTrainings, TrainingRecord
+from tests.checkout import commit, git
 from tests.made_records import made_up_training
 from tests.not_none import not_none
 
@@ -74,13 +74,3 @@ def test_two_trainings_of_one_seed_are_told_until_one_is_a_replaced_one(tmp_path
     path.write_text(first.replace("}\n", ',"replaced":true}\n') + path.read_text()[len(first) :])
     run = not_none(records.read_run(ROW, tmp_path))
     assert (run.trainings, len(run.replaced)) == ((other,), 1)
-
-
-def git(*arguments: str, folder: Path) -> None:
-    named = ("-c", "user.name=x", "-c", "user.email=x@example.org")
-    subprocess.run(["git", *named, *arguments], cwd=folder, check=True)
-
-
-def commit(folder: Path) -> None:
-    git("add", "--all", folder=folder)
-    git("commit", "--quiet", "--message", "results", folder=folder)

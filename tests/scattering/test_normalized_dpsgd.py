@@ -14,7 +14,6 @@ from torch.nn import functional as F
 from dprepro.accountants.calibration import poisson_gaussian
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.methods.base import Execution, Task
-from dprepro.pipeline.models.model import Model
 
 EXAMPLES, SHAPE, CLASSES = 120, (6, 3, 3), 4
 CPU = Execution(torch.device("cpu"), physical=64)
@@ -148,18 +147,6 @@ def test_clipped_sums_are_those_of_single_normalised_examples(room: ModuleType) 
         assert torch.allclose(batch.sums[name], total, atol=1e-5)
 
 
-def test_what_is_tested_is_normalised_by_what_was_released(room: ModuleType) -> None:
-    method = make(room, features(EXAMPLES, seed=1))
-    with torch.no_grad():
-        state, _ = method.step(method.init(), 0)
-    kept = method.model(state)
-    assert {room.MEAN, room.VARIANCE} < set(kept)
-    inputs = features(5, seed=4)
-    seen = room.normalized(inputs, state["running"])
-    due = functional_call(method.task.net, state["parameters"], (seen,))
-    assert torch.allclose(method.logits(method.network(kept, 0), inputs), due, atol=1e-5)
-
-
 @pytest.mark.parametrize("accountant", ["rdp", "pld"])
 def test_both_together_spend_the_target_by_another_librarys_composition(
     room: ModuleType, accountant: str
@@ -175,24 +162,3 @@ def test_both_together_spend_the_target_by_another_librarys_composition(
     # the mechanism that ran has the noise that is accounted for
     (noise,) = method.mechanism.deviations(method.clip_limits).unique().tolist()
     assert noise == pytest.approx(spending.noise_multiplier * 0.1, rel=1e-5)
-
-
-@pytest.mark.parametrize("shape", [(81, 7, 7), (243, 8, 8)])
-@pytest.mark.parametrize("name", ["scattering_linear", "scattering_cnn"])
-def test_group_norm_of_inputs_is_each_examples_own(
-    room: ModuleType, name: str, shape: tuple[int, ...]
-) -> None:
-    from importlib import import_module
-
-    build = import_module(f"lab.models.{name}").build
-    inputs = torch.rand(3, *shape, generator=torch.Generator().manual_seed(0))
-    for normalization in ("none", "group"):
-        # another model's name, as this laboratory's are known where its params.yaml is read
-        model = Model.model_validate({"name": "lenet5", "normalization": normalization, "groups": 27})
-        net = build(model, shape, 10)
-        assert net(inputs).shape == (3, 10)
-        assert torch.allclose(net(inputs)[1], net(inputs[1:2])[0], atol=1e-5)
-        moved = net(5 * inputs + 1)
-        assert torch.allclose(moved, net(inputs), atol=1e-2) == (normalization == "group")
-    with pytest.raises(ValueError, match="allowed: none, group"):
-        build(Model.model_validate({"name": "lenet5", "normalization": "layer"}), shape, 10)

@@ -1,7 +1,6 @@
 """The example's features: against a second computation, and what holds of any scattering transform."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -73,28 +72,3 @@ def test_features_are_within_the_declared_range(name: str, side: int) -> None:
         below = float(2 * positive.sum(1).max() * negative.sum(1).min())
         assert low <= min(span * below, least * above + most * below)
         assert max(span * above, most * above + least * below) <= high
-
-
-def test_the_file_of_features_holds_both_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lab import features as module
-
-    from dprepro.pipeline.data.formats import Examples
-    from dprepro.pipeline.data.own import npz
-
-    monkeypatch.setattr(module, "FOLDER", tmp_path)
-    monkeypatch.setattr(module, "AT_ONCE", 3)
-    generator = np.random.default_rng(0)
-    images = generator.integers(0, 256, (8, 1, 28, 28), dtype=np.uint8)
-    parts = {"train": Examples(images, np.arange(8)), "test": Examples(images[:2], np.arange(2))}
-    path = module.write("mine", parts)
-    expected = module.scattering(torch.from_numpy(images).float() / 255)
-    read = npz.read(path, "inputs", "labels")
-    assert np.abs(read.inputs - expected.numpy()).max() < 5e-4
-    assert npz.read(path, "test_inputs", "test_labels").labels.tolist() == [0, 1]
-    assert npz.read(module.write("few", parts, first=5), "inputs", "labels").labels.tolist() == [
-        0,
-        1,
-        2,
-        3,
-        4,
-    ]

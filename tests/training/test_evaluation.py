@@ -9,7 +9,6 @@ import pytest
 from dprepro.accountants.laplace import Laplace, Releases
 from dprepro.accountants.records import SampledGaussian
 from dprepro.errors import UserError
-from dprepro.pipeline import verification
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.identity.validity import MEASURING
 from dprepro.pipeline.methods.base import Execution
@@ -19,7 +18,6 @@ from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.params import Settings, parse
 from dprepro.pipeline.reporting.wording import words
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.records import errors_of
 from dprepro.pipeline.results.schema import EvaluationRecord, TrainingRecord
 from dprepro.pipeline.results.weights import weights_path
 from dprepro.pipeline.training import evaluation, loop, side_by_side
@@ -74,21 +72,6 @@ def test_what_was_measured_is_not_measured_again(
     before = path.read_bytes()
     assert measure(measured, tiny, cpu, monkeypatch) == []
     assert path.read_bytes() == before
-
-
-def test_predictions_outlast_the_weights(measured: Path, tiny: Prepared) -> None:
-    """The accuracy is the share of right ones, and another accuracy beside them is wrong."""
-    (first, _) = not_none(records.read_evaluation("row", measured)).trainings
-    errors = errors_of(not_none(first.test_errors))
-    assert len(errors) == len(tiny.splits["test"])
-    assert (errors == 0).mean() == first.metrics["test_accuracy"]
-    verification._check_errors("row", first, not_none(first.test_errors))
-    other = first.model_copy(update={"metrics": {"test_accuracy": first.metrics["test_accuracy"] / 2}})
-    line = refusal_of(lambda: verification._check_errors("row", other, not_none(first.test_errors)))
-    assert "seed 0: test_accuracy: is " in line
-    assert "and its predictions reach " in line
-    line = refusal_of(lambda: verification._check_errors("row", first, "AAAA"))
-    assert "seed 0: test_accuracy: not packed errors" in line
 
 
 def test_what_nobody_measured_and_what_other_weights_or_versions_made_is_measured(
@@ -210,16 +193,3 @@ def test_noise_is_the_median_in_spans_of_the_exact_values() -> None:
     assert measured == pytest.approx({"noise_inputs": 2**0.5 * 2 / 2, "noise_labels": 2**0.5 * 4})
     gaussian = SampledGaussian(sampling="fixed", noise_multiplier=2.0, examples=200, batch=20)
     assert evaluation.noise(gaussian) == evaluation.noise(None) == {}
-
-
-def test_every_training_is_shown_measured_or_not(tiny: Prepared, cpu: Execution, tmp_path: Path) -> None:
-    line = refusal_of(lambda: evaluation.evaluate("row", declared(3), tiny, cpu, tmp_path))
-    assert "not there; run `dprepro train row` first" in line
-    training.train("row", declared(3), tiny, cpu, quiet, 1e9, tmp_path)
-    shown: list[str] = []
-    path = evaluation.evaluate("row", declared(3), tiny, cpu, tmp_path, shown.append)
-    assert shown == [f"epsilon=3/seed={seed}" for seed in range(3)]
-    # nothing is left to measure: all are shown as measured, and the record stays
-    before = path.read_bytes()
-    evaluation.evaluate("row", declared(3), tiny, cpu, tmp_path, shown.append)
-    assert (len(shown), path.read_bytes()) == (6, before)

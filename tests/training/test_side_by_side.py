@@ -34,21 +34,34 @@ def wanted() -> list[SeedRun]:
 
 
 @pytest.fixture(scope="module")
-def brought(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
-    """A laboratory's model, which workers have to know."""
+def brought(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Model, Path]]:
+    """A laboratory's model, which workers have to know, and its folder, where they note torch's seeds."""
     folder = tmp_path_factory.mktemp("laboratory")
     (folder / "brought/models").mkdir(parents=True)
     (folder / "brought/models/theirs.py").write_text(
-        "from dprepro.pipeline.models import lenet5\nbuild = lenet5.build\n"
+        "from multiprocessing import parent_process\n"
+        "from pathlib import Path\n"
+        "import torch\n"
+        "from dprepro.pipeline.methods.private_steps import PrivateSteps\n"
+        "from dprepro.pipeline.models import lenet5\n"
+        "build = lenet5.build\n"
+        "compare = PrivateSteps._compare_with_alone\n"
+        "def note(*arguments):\n"
+        "    Path(__file__).parents[2].joinpath(f'{torch.initial_seed()}.seed').touch()\n"
+        "    return compare(*arguments)\n"
+        "if parent_process() is not None:\n"
+        "    PrivateSteps._compare_with_alone = note\n"
     )
     with forgetting():
         extensions.use(["brought"], folder)
-        yield Model(name="theirs", normalization="layer")
+        yield Model(name="theirs", normalization="layer"), folder
 
 
 def test_processes_that_a_signal_ends_go_on_to_what_one_process_gives(
-    brought: Model, tiny: Prepared, cpu: Execution, tmp_path: Path
+    brought: tuple[Model, Path], tiny: Prepared, cpu: Execution, tmp_path: Path
 ) -> None:
+    """And draw numbers of their own for dropout."""
+    model, laboratory = brought
     shown: list[Progress] = []
 
     def interrupt(state: Progress) -> None:
@@ -57,7 +70,7 @@ def test_processes_that_a_signal_ends_go_on_to_what_one_process_gives(
             signal.raise_signal(signal.SIGTERM)
 
     folder = tmp_path / "two"
-    training_context = context(tiny, cpu, folder, model=brought)
+    training_context = context(tiny, cpu, folder, model=model)
     with pytest.raises(Stopped) as problem:
         list(train_runs(wanted(), replace(training_context, show=interrupt), workers=2))
     # as is said where workers train: this process alone would say it of one training
@@ -66,6 +79,7 @@ def test_processes_that_a_signal_ends_go_on_to_what_one_process_gives(
     assert list(folder.glob("*.pt"))
     trainings = list(train_runs(wanted(), replace(training_context, show=shown.append), workers=2))
     assert len(trainings) == 4
+    assert len(list(laboratory.glob("*.seed"))) > 1
     # a training that a worker ended while it was being stopped is there already, and shows no more
     assert {0, 1} <= {state.number for state in shown} <= {0, 1, 2, 3}
     assert all(state.trainings == 4 for state in shown)
@@ -111,27 +125,6 @@ def test_a_worker_whose_examples_meet_is_not_trained_again_with_other_samples(
         with pytest.raises(Unproven, match="examples meet") as problem:
             list(train_runs(wanted(), context(tiny, cpu, tmp_path / "two", model=model), workers=2))
     assert problem.value.trainings in (1, 2)  # the other worker may have been stopped before its first step
-
-
-def test_workers_draw_different_numbers_for_dropout(tiny: Prepared, cpu: Execution, tmp_path: Path) -> None:
-    (tmp_path / "dropping/models").mkdir(parents=True)
-    (tmp_path / "dropping/models/drops.py").write_text(
-        "from multiprocessing import parent_process\n"
-        "from pathlib import Path\n"
-        "import torch\n"
-        "from dprepro.pipeline.methods.private_steps import PrivateSteps\n"
-        "from dprepro.pipeline.models import lenet5\n"
-        "build = lenet5.build\n"
-        "def note(*_):\n"
-        f"    Path({str(tmp_path)!r}, f'{{torch.initial_seed()}}.seed').touch()\n"
-        "if parent_process() is not None:\n"
-        "    PrivateSteps._compare_with_alone = note\n"
-    )
-    with forgetting():
-        extensions.use(["dropping"], tmp_path)
-        model = Model(name="drops", normalization="layer")
-        list(train_runs(wanted(), context(tiny, cpu, tmp_path / "two", model=model), workers=2))
-    assert len(list(tmp_path.glob("*.seed"))) == 2
 
 
 def test_short_trainings_take_one_process_and_those_on_a_gpu_as_many_as_asked_for(

@@ -556,10 +556,8 @@ def test_a_ledger_needs_neither_weights_nor_data(done: Path) -> None:
         # noise and clipping need to know every weight
         (nn.LazyLinear(4), (12,), "weight: has no size before data pass through it"),
         (nn.Linear(12, 3), (12,), "makes (2, 3) of two inputs; needed: (2, 4)"),
-        (nn.Linear(12, 5), (12,), "makes (2, 5) of two inputs; needed: (2, 4)"),
         (nn.Linear(12, 4).double(), (12,), "weight: torch.float64; allowed: torch.float32"),
         (nn.Linear(12, 4).requires_grad_(False), (12,), "no parameter has requires_grad"),
-        (nn.Identity(), (12,), "no parameter has requires_grad"),
         (  # its running averages would be lost after training
             nn.Sequential(nn.Linear(12, 4), nn.BatchNorm1d(4)),
             (12,),
@@ -567,7 +565,6 @@ def test_a_ledger_needs_neither_weights_nor_data(done: Path) -> None:
         ),
         (None, (12,), "`build` returned NoneType; needed: a torch.nn.Module"),
         (KeyError("width"), (12,), "can't be built for inputs of shape (12,): KeyError: 'width'"),
-        (nn.Linear(11, 4), (12,), "can't be built for inputs of shape (12,): RuntimeError"),
         (  # a token less than there are
             nn.Sequential(nn.Embedding(49, 2), nn.Flatten(), nn.Linear(12, 4)),
             (6, 50),

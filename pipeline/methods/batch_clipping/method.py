@@ -11,20 +11,21 @@ The statistics of batch norm at test time are those of D_pub too, unless they ar
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import cached_property, partial
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from dprepro.clipping.clippers import renews_state
-from dprepro.clipping.functional import Tensors
+from dprepro.clipping.functional import Tensors, fresh_state, functional_call
 from dprepro.clipping.gradients import ClippedSum, clipped
 from dprepro.clipping.limits import ClipLimits
-from dprepro.clipping.normalization import BatchStatistics, initial_statistics, measured
+from dprepro.clipping.normalization import BatchStatistics, initial_statistics, measured, measuring
 from dprepro.fields import Isolation
 from dprepro.pipeline.methods.augment import Transforms
-from dprepro.pipeline.methods.base import State, Task
-from dprepro.pipeline.methods.batch_clipping import mini_sets
+from dprepro.pipeline.methods.base import State, Task, gradient
 from dprepro.pipeline.methods.batch_clipping.settings import RUNNING, BatchClippingSettings
 from dprepro.pipeline.methods.private_steps import PrivateSteps
 from dprepro.pipeline.methods.samples import Sample, independent_sample, padded
@@ -95,7 +96,9 @@ class BatchClipping(PrivateSteps):
         streams, settings = self.task.streams, self.settings
         if settings.add_or_remove:
             return padded(independent_sample(streams, settings, step, self.examples), streams.device)
-        sets = mini_sets.draw(streams, settings, step, self.examples)
+        draw = {"fixed": streams.fixed, "replacement": streams.replaced, "shuffled": streams.shuffled}
+        chosen = draw[settings.sampling](step, self.examples, settings.batch)
+        sets = chosen.unflatten(0, (settings.sets, settings.set_size))
         return Sample(sets[:, 0] if self.single else sets, torch.ones(len(sets), device=sets.device))
 
     def step(self, state: State, step: int) -> tuple[State, Mapping[str, Tensor]]:
@@ -191,20 +194,48 @@ class BatchClipping(PrivateSteps):
         """Clipped sum over K mini-sets, and the sums of the mini-sets' statistics.
 
         ``inputs`` (K, S, ...) and ``labels`` (K, S) are of K sets of S examples; sets whose ``mask`` (K,) is
-        0 add nothing. ``resets`` is as in `mini_sets.gradient`.
+        0 add nothing. ``resets`` is as in `mini_set_gradient`.
         """
         net = self.task.net
         sets = [
-            mini_sets.gradient(net, parameters, resets, *mini_set)
+            mini_set_gradient(net, parameters, resets, *mini_set)
             for mini_set in zip(inputs, labels, strict=True)
         ]
-        values = {name: torch.stack([each.values[name] for each in sets]) for name in parameters}
-        clipped_sets = clipped(values, torch.stack([each.loss for each in sets]), mask, bounds)
+        values = {name: torch.stack([gradients[name] for gradients, _ in sets]) for name in parameters}
+        clipped_sets = clipped(values, torch.stack([loss for _, (loss, _) in sets]), mask, bounds)
         statistics = {
-            name: (torch.stack([each.statistics[name] for each in sets]) * mask[:, None]).sum(0)
-            for name in sets[0].statistics
+            name: (torch.stack([measures[name] for _, (_, measures) in sets]) * mask[:, None]).sum(0)
+            for name in sets[0][1][1]
         }
         return clipped_sets._replace(sums={**clipped_sets.sums, **statistics})
+
+
+def mini_set_gradient(
+    net: nn.Module, parameters: Tensors, resets: bool, inputs: Tensor, labels: Tensor
+) -> tuple[Tensors, tuple[Tensor, Tensors]]:
+    """Gradient of one mini-set of S examples, normalised by the mini-set's own batch statistics.
+
+    Args:
+        net: the network.
+        parameters: its parameters.
+        resets: whether the network's state is renewed first, and the changed state discarded.
+        inputs: (S, ...).
+        labels: (S,).
+
+    Returns:
+        Gradient g(w; S) before clipping in the shapes of the parameters; mean loss () of the examples, and
+        statistics of the batch-norm layers.
+    """
+
+    def loss(tensors: Tensors, inputs: Tensor) -> tuple[Tensor, tuple[Tensor, Tensors]]:
+        renewed = fresh_state(net) if resets else nullcontext()
+        # copies, as in `OneByOne`: a network may change its weights in place
+        copies = {name: value.clone() for name, value in tensors.items()}
+        with renewed, measuring(net) as statistics:
+            mean = F.cross_entropy(functional_call(net, copies, (inputs,)), labels)
+        return mean, (mean, statistics)
+
+    return gradient(loss, net, parameters, inputs)
 
 
 def layer_bounds(clip: float | None, norms: Tensor) -> ClipLimits:

@@ -84,6 +84,28 @@ def final(result: Any) -> Tensor:
     return state[-1]
 
 
+def states(result: Any) -> Tensor:
+    """Mean over the places of a layer's states."""
+    return result[0].mean(1)
+
+
+def half_frozen_lstm() -> nn.LSTM:
+    layer = nn.LSTM(WIDTH, WIDTH, batch_first=True)
+    layer.weight_hh_l0.requires_grad_(False)
+    return layer
+
+
+def attending(crossed: bool = False, **options: Any) -> Callable[[], nn.Module]:
+    """Attention of places to one another, or to them in another order."""
+
+    def forward(self: Any, x: Tensor) -> Tensor:
+        keys = x.flip(1) if crossed else x
+        return self.last(states(self.layer(x, keys, keys)))
+
+    layer = nn.MultiheadAttention(WIDTH, 2, batch_first=True, **options)
+    return lambda: Of(forward, layer=layer, last=linear())
+
+
 class Swish(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -363,12 +385,15 @@ RECURRENT: dict[str, Callable[[], nn.Module]] = {
     "GRU": reading(nn.GRU(WIDTH, WIDTH, batch_first=True), final),
     "LSTM": reading(nn.LSTM(WIDTH, WIDTH, batch_first=True), final),
     "two layers": reading(nn.LSTM(WIDTH, WIDTH, 2, batch_first=True), final),
+    "both ways": reading(nn.LSTM(WIDTH, 3, 2, batch_first=True, bidirectional=True), states),
+    "LSTM without biases": reading(nn.LSTM(WIDTH, WIDTH, batch_first=True, bias=False), states),
+    "with projections": reading(nn.LSTM(WIDTH, 8, batch_first=True, proj_size=WIDTH), states),
+    "a frozen matrix beside a trained bias": reading(half_frozen_lstm(), states),
     "all states": reading(nn.GRU(WIDTH, WIDTH, batch_first=True), lambda result: result[0].amax(1)),
-    "attention": lambda: Of(
-        lambda self, x: self.last(self.layer(x, x, x)[0].mean(1)),
-        layer=nn.MultiheadAttention(WIDTH, 2, batch_first=True),
-        last=linear(),
-    ),
+    "attention": attending(),
+    "attention without biases": attending(bias=False),
+    "attention to others": attending(crossed=True),
+    "attention with a bias among the keys": attending(add_bias_kv=True),
     "transformer": reading(
         nn.TransformerEncoderLayer(WIDTH, 2, 8, dropout=0.0, batch_first=True), lambda x: x.mean(1)
     ),

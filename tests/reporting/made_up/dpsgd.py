@@ -15,8 +15,8 @@ from dprepro.accountants.records import AccountantEpsilon
 from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.params import Row, Settings, parse
 from dprepro.pipeline.reporting.wording import words
-from dprepro.pipeline.results.schema import Attack, EpsilonBound, Ledger, Provenance, Record, TrainingResult
-from tests.made_records import keep, keep_history
+from dprepro.pipeline.results.schema import Attack, EpsilonBound, Ledger, Record, TrainingResult
+from tests.made_records import keep, keep_history, made_up_origin
 
 PLAIN, LAYER = "davody-t5-lenet5", "davody-t5-ln-lenet5"
 PUBLIC, LITERAL = "davody-t5-bn-lenet5", "davody-t5-bn-lenet5-literal-planned"
@@ -121,19 +121,14 @@ def made(key: str, declared: Settings, reached: Reached, **by: Any) -> Record:
         for seed in range(line.seeds if isinstance(line, Row) else 1)
         if (measured := reached(configured, seed)) is not None
     ]
-    origin: dict[str, Any] = {
-        "config": declared.row_digest(key) if trained else declared.account_digest(key),
-        "made_by": {"method": 0, "model": 0},
-        "revision": None,
-        "dirty": False,
-        "data": {"train.inputs": "sha256:" + "2" * 64} if trained else {},
-        "examples": 55000,
-        "edition": {},
-        "versions": {"python": "3.11.7", "torch": "2.11.0"},
-        "device": "cpu (x86_64, 2 threads)",
-        "reproducible": isinstance(line, Row) and line.reproducible,
-        "command": f"dprepro train {key}",
-    }
+    origin = made_up_origin(
+        config=declared.row_digest(key) if trained else declared.account_digest(key),
+        data={"train.inputs": "sha256:" + "2" * 64} if trained else {},
+        examples=55000,
+        versions={"python": "3.11.7", "torch": "2.11.0"},
+        reproducible=isinstance(line, Row) and line.reproducible,
+        **by,
+    )
     what: dict[str, Any] = {
         "data": "none",
         "model": {},
@@ -151,7 +146,7 @@ def made(key: str, declared: Settings, reached: Reached, **by: Any) -> Record:
         **what,
         trainings=tuple(trainings),
         history="sha256:" + "0" * 64 if trained else None,
-        origins=(Provenance(**origin | by),),
+        origins=(origin,),
     )
 
 
