@@ -59,7 +59,10 @@ def test_expected_times_are_those_of_the_row_or_of_an_epoch_of_its_network_and_m
 
     again, new = planned[dpsgd.LAYER], planned[dpsgd.MISSING]
     assert again.seconds == pytest.approx(again.trainings * seconds(dpsgd.LAYER))
-    epochs = {key: mean(each.epochs for each, _ in row.trainings) for key, row in declared.rows.items()}
+    epochs = {
+        key: mean(each.model_dump()["epochs"] for each, _ in row.trainings)
+        for key, row in declared.rows.items()
+    }
     kinds = {key: (row.model.name, row.method) for key, row in declared.rows.items()}
     same = [key for key in kinds if kinds[key] == kinds[dpsgd.MISSING] and records.run_path(key).exists()]
     of_an_epoch = [seconds(key) / epochs[key] for key in same]
