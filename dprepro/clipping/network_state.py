@@ -75,7 +75,7 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, Tensor):
             numbers = value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
-            digest = hashlib.sha256(numbers).digest()
+            digest = hashlib.sha256(numbers.data).digest()
             return list, ([tuple(value.shape), str(value.dtype), digest],)
         if isinstance(value, nn.Module | FunctionType):
             return str, (getattr(value, "__qualname__", type(value).__qualname__),)

@@ -100,7 +100,7 @@ def table(bits: int) -> NormalTable:
     shift = CELL_BITS + fraction_bits - bits
     heights = cells().table
     used = np.repeat(np.arange(len(heights)) - len(heights) // 2, heights // ENTRY)
-    numbers = (-np.arange(2**INDEX_BITS) << fraction_bits).astype(word)
+    numbers: np.ndarray = (-np.arange(2**INDEX_BITS) << fraction_bits).astype(word)
     numbers[: len(used)] += ((used << fraction_bits) + (1 << shift - 1)).astype(word)
     return NormalTable(numbers, len(used), fraction_bits, shift)
 
