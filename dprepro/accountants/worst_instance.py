@@ -228,7 +228,7 @@ def _profile(
     values = (first + np.arange(points)) * grain + times * mean - shortfall
 
     def profile(epsilon: float) -> float:
-        exceeding = values > epsilon
+        exceeding = slice(np.searchsorted(values, epsilon, "right"), None)
         divergence = float(-(sums[exceeding] * np.expm1(epsilon - values[exceeding])).sum())
         return divergence - 3 * error_probability - ROUNDING * times
 

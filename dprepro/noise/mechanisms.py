@@ -149,8 +149,9 @@ def _on_grid(values: list[Tensor], noise: Tensor, spacings: Tensor) -> Tensor:
     sizes = [*map(len, blocks)]
     for block in zip(blocks, *(part.split(sizes) for part in (released, noise, *shared)), strict=True):
         exact, place, integers, spacing, inverse = block
-        # converts first, because a product of float32 and float64 takes twice as long
-        place.copy_(exact.double().mul_(inverse).round_().add_(integers).mul_(spacing))
+        # converts first, because a product of float32 and float64 takes twice as long; a copy, because
+        # float64 sums are the caller's
+        place.copy_(exact.to(torch.float64, copy=True).mul_(inverse).round_().add_(integers).mul_(spacing))
     return released
 
 

@@ -50,7 +50,7 @@ def test_data_of_another_network_or_version_are_joined_anew(
     Path("dvc.lock").write_text(json.dumps({"schema": "2.0", "stages": {stage: signed}}))
     if changed == "version":
         monkeypatch.setattr(validity, "AVERAGING", validity.AVERAGING + 1)
-    monkeypatch.setattr(tasks, "plan", lambda settings, gpu: [])
+    monkeypatch.setattr(tasks, "rows_to_train", lambda settings, gpu: [])
     monkeypatch.setattr(tasks, "lacks_measuring", lambda key: True)
     write_text(run, "of now")
     assert tasks.missing_data(settings, ["adlm"]) == ([stage] if changed != "nothing" else [])
@@ -62,7 +62,7 @@ def test_a_row_that_lacks_an_entry_or_a_file_has_its_ledger_computed_again(
 ) -> None:
     project.make(tmp_path, {"row-00": project.row(0, epochs=5)})
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(tasks, "plan", lambda settings, gpu: [])
+    monkeypatch.setattr(tasks, "rows_to_train", lambda settings, gpu: [])
     monkeypatch.setattr(tasks, "lacks_measuring", lambda key: False)
     settings, key, stages = params.load(), "row-00", {}
     for stage, paths in {

@@ -50,6 +50,16 @@ def test_a_steps_noise_goes_into_one_release(noise: Noise) -> None:
 
 
 @pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_release_leaves_the_sums_as_they_were(noise: Noise, dtype: torch.dtype) -> None:
+    """Audits release sums again, with other noise; a tensor of a block or more is not copied as a whole."""
+    sums = {"w": torch.ones(mechanisms.BLOCK, dtype=dtype), "s": torch.ones(3, dtype=dtype)}
+    mechanism_of(1.5).release(sums, whole(2, 1.0), streams(noise), step=0)
+    for value in sums.values():
+        assert torch.equal(value, torch.ones_like(value))
+
+
+@pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize(("multiplier", "clip"), [(1.5, 0.5), (3.0, 2.0)])
 def test_noise_has_standard_deviation_z_times_clip(noise: Noise, multiplier: float, clip: float) -> None:
     sums = {"w": torch.zeros(300, 100), "s": torch.zeros(20_000)}

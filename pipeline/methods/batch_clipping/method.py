@@ -196,18 +196,16 @@ class BatchClipping(PrivateSteps):
         ``inputs`` (K, S, ...) and ``labels`` (K, S) are of K sets of S examples; sets whose ``mask`` (K,) is
         0 add nothing. ``resets`` is as in `mini_set_gradient`.
         """
-        net = self.task.net
-        sets = [
-            mini_set_gradient(net, parameters, resets, *mini_set)
-            for mini_set in zip(inputs, labels, strict=True)
-        ]
-        values = {name: torch.stack([gradients[name] for gradients, _ in sets]) for name in parameters}
-        clipped_sets = clipped(values, torch.stack([loss for _, (loss, _) in sets]), mask, bounds)
-        statistics = {
-            name: (torch.stack([measures[name] for _, (_, measures) in sets]) * mask[:, None]).sum(0)
-            for name in sets[0][1][1]
+        of_set = partial(mini_set_gradient, self.task.net, parameters, resets)
+        gradients, measures = zip(*map(of_set, inputs, labels), strict=True)
+        losses, statistics = zip(*measures, strict=True)
+        values = {name: torch.stack([each[name] for each in gradients]) for name in parameters}
+        clipped_sets = clipped(values, torch.stack(losses), mask, bounds)
+        summed = {
+            name: (torch.stack([each[name] for each in statistics]) * mask[:, None]).sum(0)
+            for name in statistics[0]
         }
-        return clipped_sets._replace(sums={**clipped_sets.sums, **statistics})
+        return clipped_sets._replace(sums={**clipped_sets.sums, **summed})
 
 
 def mini_set_gradient(
