@@ -145,11 +145,13 @@ class Adding:
                     f"{self.path}: rows.{key}.levels: shared with another entry, or with comments; "
                     f"write them yourself: levels: [{', '.join(written)}]"
                 )
-            column = own.start_mark.column
+            # a block's items may be below their key, in its column; a list in brackets may not
+            column = own.start_mark.column + 2 * (own.start_mark.column == entries[key].start_mark.column)
             short = column + sum(map(len, written)) + 2 * len(written) < WIDTH
             listed = (", " if short else f",\n{' ' * (column + 1)}").join(written)
             start = own.start_mark.index
-            self.text = f"{self.text[:start]}[{listed}]{self.text[start + len(text) :]}"
+            indent = " " * (column - own.start_mark.column)
+            self.text = f"{self.text[:start]}{indent}[{listed}]{self.text[start + len(text) :]}"
             self.content = parse_yaml(self.text, self.path)
 
     def _entries(self, section: str) -> dict[str, Any]:
@@ -217,4 +219,5 @@ def _text_of(inner: Node | None, outer: Node, text: str) -> str | None:
     """Text of the list ``inner``, a part of ``outer``; None if it is elsewhere, as that of an alias is."""
     if not isinstance(inner, SequenceNode) or inner.start_mark.index < outer.start_mark.index:
         return None
-    return text[inner.start_mark.index : inner.end_mark.index].rstrip()
+    # a block ends where the next entry begins; lines of comments before that are not its own
+    return re.sub(r"(\n[ \t]*(#.*)?)+\Z", "", text[inner.start_mark.index : inner.end_mark.index])

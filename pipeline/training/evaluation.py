@@ -1,6 +1,6 @@
 """Accuracies of a finished run's weights, by each method's test protocol."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import isclose
 from pathlib import Path
 
@@ -68,13 +68,7 @@ def evaluate(
             pending.append(trained)
         else:
             show(f"{trained.level}/seed={trained.seed}")
-    if wrong := {
-        why for each in pending if (why := reason_invalid(each, row, data, frozen_changed, code=False))
-    }:
-        raise UserError(
-            f"{path}: trained with other {' and '.join(sorted(wrong))} than are here; "
-            f"run `dprepro train {key}`"
-        )
+    _check_data(key, pending, row, data, path)
     for trained in pending:
         weights = read_weights(weights_path(key, *trained.key, root), trained.weights, execution.device)
         measured[trained.key] = measure(trained, weights, row, data, execution, scored=own)
@@ -95,7 +89,8 @@ def compare(
     ``show`` is called with the name of each training whose accuracies are as recorded.
 
     Raises:
-        UserError: a metric differs, or weights or accuracies are missing.
+        UserError: a metric differs, weights or accuracies are missing, or the row was trained with other data
+            or frozen tensors.
     """
     row, run, stored = settings.row(key), records.read_run(key), records.read_evaluation(key)
     if run is None or stored is None or records.unmeasured(key):
@@ -103,6 +98,7 @@ def compare(
             f"{records.evaluation_path(key)}: lacks accuracies; run `dprepro evaluate {key}` first"
         )
     require(run)
+    _check_data(key, run.trainings, row, data, records.run_path(key))
     recorded = {training.key: training for training in stored.trainings}
     own = settings.split(row.data).raw in settings.own
     for trained in run.trainings:
@@ -119,6 +115,17 @@ def compare(
                     f"{name} is {is_here}, and its weights reach {reached}"
                 )
         show(f"{trained.level}/seed={trained.seed}")
+
+
+def _check_data(key: str, trainings: Sequence[TrainingRecord], row: Row, data: Prepared, path: Path) -> None:
+    wrong = {
+        why for each in trainings if (why := reason_invalid(each, row, data, frozen_changed, code=False))
+    }
+    if wrong:
+        raise UserError(
+            f"{path}: trained with other {' and '.join(sorted(wrong))} than are here; "
+            f"run `dprepro train {key}`"
+        )
 
 
 def _numbers(training: EvaluationRecord) -> dict[str, float]:

@@ -372,6 +372,10 @@ def test_a_changed_accuracy_is_seen_where_the_weights_are(workspace: Path) -> No
     # accuracies of a seed that the row no longer has are left after `dprepro train`
     edit(MEASURED, "trainings", lambda old: [old[0] | {"seed": 1, "metrics": {"test_accuracy": 0.5}}, *old])
     assert "seed 0: test_accuracy is 0.99, and" in measured_again()
+    whole = RUN.read_text()
+    edit(RUN, "trainings/0/origin/data", lambda old: dict.fromkeys(old, f"sha256:{0:064}"))
+    assert f"{RUN}: trained with other data than are here" in measured_again()
+    RUN.write_text(whole)
     shutil.rmtree("runs")
     unchecked = {check.subject: check.unchecked for check in verification.verify(settings())}
     assert "weights are not here" in str(unchecked[ROW])

@@ -28,6 +28,13 @@ ROWS = """\
       - epsilon: 8
         learning_rate: 0.25
     label: In lines
+  dumped:
+    <<: *one
+    label: In the column of their key
+    levels:
+    - epsilon: 1
+    - epsilon: 8
+  # of the next row
 """
 OTHER = "  other: {<<: *one, label: Another search's, search: null}\n"
 COMMENTED = "  other:\n    <<: *one\n    levels:\n      - {epsilon: 8}  # why\n"
@@ -55,12 +62,15 @@ def _flow(value: Any) -> str:
 
 
 def test_the_rows_that_name_the_search_get_its_choice_and_comments_stay(path: Path) -> None:
-    assert write_chosen({"grid": CHOSEN}, path) == ["one", "inherits", "block"]
+    assert write_chosen({"grid": CHOSEN}, path) == ["one", "inherits", "block", "dumped"]
     after = params.load(path)
-    for key in ("one", "inherits", "block"):
+    for key in after.rows:
         assert [level.learning_rate for level in after.rows[key].resolved] == [0.5, 1.0]
-    assert all(kept in path.read_text() for kept in ("  # by hand\n", "  # of the paper\n", "    label: In"))
-    assert list(read_yaml(path)["rows"]) == ["one", "inherits", "block"]
+    assert all(
+        kept in path.read_text()
+        for kept in ("  # by hand\n", "  # of the paper\n", "    label: In", "\n  # of the next")
+    )
+    assert list(read_yaml(path)["rows"]) == ["one", "inherits", "block", "dumped"]
 
 
 @pytest.mark.parametrize("more", [OTHER, COMMENTED])

@@ -130,7 +130,6 @@ def test_samples_of_a_fixed_size_move_by_twice_the_clipping_bound() -> None:
 
 QUESTIONS: list[dict[str, Any]] = [
     {"epochs": 1e9},
-    {"epochs": 1e9, "noise_multiplier": 1e4},
     {"examples": 2**31, "epochs": 1},
     {"examples": 10**12, "batch": MILLION, "steps": 10**12, "sampling": "fixed"},
     {"epochs": 20, "delta": 1e-15},
