@@ -49,7 +49,7 @@ pytest: $(STAMP)
 	$(BIN)/python -m pytest -n $(TESTERS) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 .PHONY: test-broad
-test-broad: $(STAMP) ## every variant of every method through the whole pipeline, about ten minutes
+test-broad: $(STAMP) ## every variant of every method through the whole pipeline, about fifteen minutes
 	$(BIN)/python -m pytest -m broad
 
 .PHONY: lint

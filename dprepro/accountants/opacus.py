@@ -12,7 +12,7 @@ SLOW_IMPORT = ("rdp (opacus)", "prv (opacus)")  # names of these epsilons; Opacu
 PRV_LARGEST = 1e2
 # most steps, because the accountant's grid gets finer with more; smallest delta that its transforms resolve
 PRV_MOST_STEPS, PRV_LEAST_DELTA = 1_000_000, 1e-10
-PRV_MOST_POINTS = 2**21  # of its grid; a point takes a microsecond and up to 200 bytes
+PRV_MOST_POINTS = 6_000_000  # of its grid; a point takes a microsecond and up to 160 bytes
 
 
 def epsilons(

@@ -96,3 +96,23 @@ def test_an_accounts_ledger_is_what_is_computed_from_its_settings(claimed_by: st
         kept.entries,
         [account_entry(line.level(configured), configured) for configured in line.resolved[:1]],
     )
+
+
+def test_opacus_prv_computes_every_recorded_number_again() -> None:
+    """The largest of the grids that it needed: `opacus.PRV_MOST_POINTS` leaves room for it."""
+    line = OWN.accounts["sander-t3"]
+    settings = line.resolved[-1]
+    entry = account_entry(line.level(settings), settings)
+    kept = next(each for each in records.read_ledgers("sander-t3", ROOT).entries if each.level == entry.level)
+    prv, recorded = (
+        next(each.epsilon for each in ledger.accountants if each.accountant.startswith("prv"))
+        for ledger in (entry.ledger, kept.ledger)
+    )
+    assert prv == pytest.approx(recorded, rel=1e-6)
+
+
+@pytest.mark.broad
+def test_verify_finds_nothing_wrong_in_the_whole_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every ledger, all accountants: five minutes. The tests above compute a sample."""
+    monkeypatch.chdir(ROOT)
+    assert [f"{each.subject}: {each.wrong}" for each in verification.verify(OWN) if each.wrong] == []
