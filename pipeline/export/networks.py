@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dprepro.clipping.functional import Tensors
 from dprepro.errors import UserError, shown
@@ -214,13 +216,24 @@ def fits(architecture: Architecture, weights: int) -> bool:
         shapes.append(settings.input_shape(architecture.shape))
     if any(prod(shape) > INPUT_NUMBERS for shape in shapes):
         return False
-    with torch.device("meta"):
+    with torch.device("meta"), JoinedOnMeta():
         net = _untrained(architecture, settings, tested=False)
     parameters, constants = (
         sum(value.numel() * value.element_size() for value in values)
         for values in (net.parameters(), net.buffers())
     )
     return parameters <= weights and constants <= WEIGHTS_BYTES
+
+
+class JoinedOnMeta(TorchFunctionMode):
+    """Moves tensors that `build` reads from files to 'meta', if an operation has another tensor there."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), options: Any = None) -> Any:
+        """Call ``function``, on 'meta' if any of its tensors is there."""
+        given = args, options or {}
+        if any(isinstance(value, Tensor) and value.is_meta for value in tree_leaves(given)):
+            given = tree_map_only(Tensor, lambda value: value.to("meta"), given)
+        return function(*given[0], **given[1])
 
 
 def probe(architecture: Architecture, network: Network) -> list[list[float]]:

@@ -18,13 +18,15 @@ MODEL = """\
 '''A fixed layer from a file below a trained one.'''
 
 from safetensors.torch import load_file
-from torch import load, nn
+from torch import load, nn, zeros
 
 
 def build(model, shape, classes):
     trunk = nn.Linear(784, 32)
     content = {reads}
     trunk.load_state_dict({{key.removeprefix("trunk."): value for key, value in content.items()}})
+    trunk.weight.data = trunk.weight.data + content["trunk.weight"] - content["trunk.weight"]
+    trunk.bias.data = content["trunk.bias"] + zeros(32)
     trunk.requires_grad_(False)
     return nn.Sequential(nn.Flatten(), trunk, nn.ReLU(), nn.Linear(32, classes))
 """
