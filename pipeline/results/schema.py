@@ -528,6 +528,8 @@ class EvaluationRecord(RecordFile, OfTraining):
 
     @model_validator(mode="after")
     def _possible(self) -> "EvaluationRecord":
+        if "test_accuracy" not in self.metrics:
+            raise ValueError("metrics: lacks test_accuracy")
         for name, value in self.metrics.items():
             if value > 1 and ("accuracy" in name or name == "converged"):
                 raise ValueError(f"metrics: {name}: {value}; allowed: 0 to 1")

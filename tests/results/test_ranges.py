@@ -67,3 +67,14 @@ def test_a_number_out_of_its_range_is_refused(tmp_path: Path, kind: str, value: 
             taken = path.name not in str(problem)
         assert not taken, place
     assert len(seen) > 5
+
+
+def test_an_evaluation_without_a_test_accuracy_is_refused(tmp_path: Path) -> None:
+    name, read = READERS["evaluations"]
+    first, *others = (ROOT / "reports" / "evaluations" / name).read_text().splitlines()
+    content = json.loads(first)
+    del content["metrics"]["test_accuracy"]
+    (path := tmp_path / "reports" / "evaluations" / name).parent.mkdir(parents=True)
+    path.write_text("\n".join([json.dumps(content), *others]))
+    with pytest.raises(UserError, match=r"phan-f4a-adlm-reduced\.jsonl.*metrics: lacks test_accuracy"):
+        read(path.stem, tmp_path)
