@@ -59,7 +59,11 @@ RISK = {
 def twice(lines: list[Any]) -> list[Any]:
     """Lines with another one of the same level and seed, as after a merge of two machines' results."""
     other: dict[str, Any] = (
-        {"started": 0.0} if "started" in lines[0] else {"metrics": {}} if "metrics" in lines[0] else {}
+        {"started": 0.0}
+        if "started" in lines[0]
+        else {"metrics": {"test_accuracy": 0.0}}
+        if "metrics" in lines[0]
+        else {}
     )
     return [*lines, lines[0] | other]
 
