@@ -202,7 +202,7 @@ def test_a_command_says_which_extra_it_lacks_and_works_with_it(
     )
     (tmp_path / "params.yaml").write_text(PARAMS)
     lacking = "dprepro: {}: not installed; `pip install 'dprepro[{}]'` brings it\n"
-    assert bare.type("dprepro publish", tmp_path, fails=True) == lacking.format("mlflow", "lab")
+    assert bare.type("dprepro publish", tmp_path, fails=True) == lacking.format("pandas", "lab")
     laboratory.type_fast("dprepro fetch ag-news", tmp_path)
     assert "train 150, validation 20" in laboratory.type_fast("dprepro prepare ag-news", tmp_path)
     laboratory.type("dprepro account counted", tmp_path)

@@ -59,8 +59,8 @@ def _untried_networks(monkeypatch: pytest.MonkeyPatch) -> None:
         def of(cls, net: nn.Module, example: Tensor, copies: int = 1) -> "Untried":
             return cls()
 
-        def agrees(self, way: clippers.ClipperFactory) -> bool:
-            return True
+        def right_clipper(self, factory: clippers.ClipperFactory) -> object:
+            return factory.way
 
     monkeypatch.setattr(clippers, "Trial", Untried)
     monkeypatch.setattr(batch_clipping, "renews_state", lambda *_: False)
