@@ -17,8 +17,10 @@ import dprepro.pipeline.transport.dvclock as dvclock
 from dprepro.errors import UserError
 from dprepro.pipeline.data.declaration import check_declared, data_here
 from dprepro.pipeline.data.own.private import private_files, refuse_tracked
-from dprepro.pipeline.data.prepared import PREPARED, load
-from dprepro.pipeline.data.raw import RAW, check
+from dprepro.pipeline.data.prepared import PREPARED
+from dprepro.pipeline.data.prepared import load as load_prepared
+from dprepro.pipeline.data.raw import RAW
+from dprepro.pipeline.data.raw import check as check_raw
 from dprepro.pipeline.files import Damaged, check_file
 from dprepro.pipeline.identity import provenance
 from dprepro.pipeline.identity.entries import entries
@@ -105,13 +107,13 @@ def _finding(subject: str, compare: Callable[[], str | None]) -> Finding:
 
 
 def _raw(name: str, settings: Settings) -> None:
-    check(name, settings)
+    check_raw(name, settings)
 
 
 def _prepared(name: str, settings: Settings) -> None:
     """Compare a prepared data set with its declaration, and all arrays, even those that no training reads."""
     check_declared(name, settings)
-    data, folder = load(name), PREPARED / name
+    data, folder = load_prepared(name), PREPARED / name
     for array, digest in data.digests.items():
         suffix = "npz" if array in ("start", "relevance") else "npy"
         check_file(folder / f"{array}.{suffix}", digest)

@@ -100,6 +100,12 @@ class Prepared:
         """Digest of each array, such as 'train.inputs', and of 'start' or 'relevance' if there is one."""
         return dict(self.manifest["digests"])
 
+    @property
+    def relevance_source(self) -> tuple[int, bool, bool]:
+        """Examples behind the relevances, if these are public, and if their network saw private ones."""
+        about = self.manifest["relevance"]
+        return about["examples"], about["of"] == "public", about["informed"]
+
     def trained(self, origin: "Provenance") -> bool:
         """Return whether a training of this origin was on these arrays."""
         return origin.data == self.digests

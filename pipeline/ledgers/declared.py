@@ -15,7 +15,8 @@ from pydantic import ValidationError
 from dprepro.accountants.laplace import Laplace, Releases
 from dprepro.accountants.records import SampledGaussian
 from dprepro.errors import UserError, shown
-from dprepro.pipeline.data.prepared import MANIFEST, PREPARED, load
+from dprepro.pipeline.data.prepared import MANIFEST, PREPARED
+from dprepro.pipeline.data.prepared import load as load_prepared
 from dprepro.pipeline.data.raw import entry_of
 from dprepro.pipeline.methods.settings import MethodSettings, method_settings
 from dprepro.pipeline.methods.spending import DATA_USES, Guarantee, RelevanceSizes, Sizes
@@ -156,10 +157,9 @@ def _relevances(data: str, root: Path) -> RelevanceSizes | None:
     """
     if not (root / PREPARED / data / MANIFEST).exists():
         return None
-    loaded = load(data, root)
+    loaded = load_prepared(data, root)
     assert loaded.relevance is not None, "checked when params are read"
-    relevance = loaded.manifest["relevance"]
-    about = RelevanceSizes(relevance["examples"], relevance["of"] == "public", relevance["informed"])
+    about = RelevanceSizes(*loaded.relevance_source)
     if not about.public:
         return about
     with np.load(loaded.relevance, allow_pickle=False) as arrays:

@@ -110,6 +110,5 @@ def read_relevance(data: Prepared, device: torch.device | None = None) -> Releva
     """Relevances in prepared data, on ``device`` (default: the CPU); None if the data have none."""
     if data.relevance is None:
         return None
-    mean, about = read_arrays(data.relevance)["mean"], data.manifest["relevance"]
-    mean = mean.to(device or torch.device("cpu"))
-    return Relevances(mean, about["examples"], about["of"] == "public", about["informed"])
+    mean = read_arrays(data.relevance)["mean"].to(device or torch.device("cpu"))
+    return Relevances(mean, *data.relevance_source)
