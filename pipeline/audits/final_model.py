@@ -35,7 +35,6 @@ from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.identity import provenance, validity
 from dprepro.pipeline.methods.base import Execution, Method
 from dprepro.pipeline.methods.laplace.perturbed import Perturbed
-from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.params import Row, Settings
@@ -140,7 +139,7 @@ def _attack(
     changed[canaries.positions[inside]] = canaries.labels[inside]
     streams = Without(run.name, True, execution.device, noise)
     task = replace(task, labels=torch.from_numpy(changed).to(task.labels), streams=streams)
-    method = build_method(row.method, task, config, row.model.normalization)
+    method = config.build_method(task, row.model.normalization)
     streams.absent = canaries.positions[~inside] if _left_out(method) else canaries.positions[:0]
     event, delta, epsilon_upper = proven_spending(method)
     alpha = ALPHA / (2 if delta > 0 else 1)
