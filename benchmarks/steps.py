@@ -16,10 +16,10 @@ from torchvision import models
 from dprepro.clipping.normalization import BatchStatistics
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.methods.base import Execution, Task, keep_freed
-from dprepro.pipeline.methods.registry import build_method, build_net
 from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.models.adapters import add_adapters
 from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.networks import build_net
 
 Step = Callable[[], None]
 CLASSES = 10
@@ -212,7 +212,7 @@ def _ours(case: Case, batch: int, device: torch.device, floats: bool) -> Step:
         streams=Streams("benchmark", False, device),
         execution=execution,
     )
-    method = build_method(case.method, task, settings, case.model.get("normalization", "none"))
+    method = settings.build_method(task, case.model.get("normalization", "none"))
     if floats:
         method.task.streams.noise = "float32"
     state, number = method.init(), 0

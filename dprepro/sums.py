@@ -134,7 +134,7 @@ def _parts(size: int, at_once: int, is_whole: bool) -> Parts | None:
     if not is_whole:
         return Parts.of(at_once, 1)
     if at_once == size and roundings(size, size) <= IN_FLOAT32:
-        return None
+        return Parts((size,), False, False)
     parts = Parts.of(at_once, max(1, IN_FLOAT32 // size - 1))
     fits = roundings(size, parts.sizes[0], len(parts.sizes)) <= IN_FLOAT32
     return parts._replace(in_float64=at_once < size or not fits)
@@ -357,10 +357,11 @@ def _sum_of_network(
         with torch.no_grad(), unchanged(own):
             clipper: Clipper = factory(network, loss)
             if parts is not None:
-                if isinstance(clipper, BookKeeping) and parts.sizes[0] >= LEAST_SUM:
-                    clipper = partial(clipper, parts=parts)
-                else:
+                is_fast = isinstance(clipper, BookKeeping)
+                if not parts.is_one and not (is_fast and parts.sizes[0] >= LEAST_SUM):
                     bounds = bounds.double()
+                if is_fast:
+                    clipper = partial(clipper, parts=parts)
             return clipper(tensors, inputs, labels, unit.expand(len(labels)), bounds)
     except (UserError, MemoryError, torch.OutOfMemoryError):
         raise

@@ -13,10 +13,8 @@ from functools import cache, partial
 from math import isclose
 from typing import Any
 
-import dprepro.pipeline.transport.dvclock as dvclock
 from dprepro.errors import UserError
 from dprepro.pipeline.data.declaration import check_declared, data_here
-from dprepro.pipeline.data.own.private import private_files, refuse_tracked
 from dprepro.pipeline.data.prepared import PREPARED
 from dprepro.pipeline.data.prepared import load as load_prepared
 from dprepro.pipeline.data.raw import RAW
@@ -28,15 +26,18 @@ from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.ledgers.compared import check_ledgers, check_row, check_search
 from dprepro.pipeline.ledgers.declared import check_spending
+from dprepro.pipeline.ledgers.ledger import fast_accountants
 from dprepro.pipeline.ledgers.rows import account_entry
 from dprepro.pipeline.params import PARAMS, Row, Settings, pick
 from dprepro.pipeline.params.documents import parse_yaml
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import EvaluationRecord, RowTrainings
 from dprepro.pipeline.results.weights import repeated, weights_path
+from dprepro.pipeline.transport.dvclock import LOCK, Lock, stages_of
 
 # largest allowed difference, in seconds, between the clocks of two machines: one commits, one trains
 CLOCKS = 600.0
+SLOW = "epsilons of slow accountants: `dprepro verify` compares them"
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,12 @@ def verify(settings: Settings, lines: Collection[str] = ()) -> Iterator[Finding]
         pick(known, key, "row or account")
     if not lines:
         yield from _folder_findings(settings)
-    lock = dvclock.Lock()
+    lock = Lock()
     for path, stage in lock.changed(lines):
         key, present = stage.partition("@")[2], path.exists()
         if present or not key or key in known:  # results without a declaration may be deleted
             what = "is not what" if present else "is missing, which"
-            yield Finding(f"{path}", f"{what} {dvclock.LOCK} has of {stage}")
+            yield Finding(f"{path}", f"{what} {LOCK} has of {stage}")
     asked = {settings.rows[key].search for key in lines if key in settings.rows}
     searches = [path for path in sorted(records.SEARCHES.glob("*.json")) if not lines or path.stem in asked]
     ledgers = cache(lambda: entries(settings)["ledger"])
@@ -75,7 +76,7 @@ def verify(settings: Settings, lines: Collection[str] = ()) -> Iterator[Finding]
         yield _finding(f"{path}", partial(_search, path.stem, settings, lock, ledgers))
     for key in settings.accounts:
         if key in lines or (not lines and records.ledger_path(key).exists()):
-            yield _finding(key, partial(_account, key, settings))
+            yield _finding(key, partial(_account, key, settings, bool(lines)))
     for key in settings.rows:
         has_records = records.run_path(key).exists() or records.ledger_path(key).exists()
         if key in lines or (not lines and has_records):
@@ -85,8 +86,6 @@ def verify(settings: Settings, lines: Collection[str] = ()) -> Iterator[Finding]
 
 def _folder_findings(settings: Settings) -> Iterator[Finding]:
     """Findings about data and the MLflow store, which belong to no single row."""
-    for name, files in private_files(settings.own).items():
-        yield _finding(f"own.{name}", partial(refuse_tracked, files))
     for name in settings.raw:
         if (RAW / name).exists():
             yield _finding(f"{RAW / name}", partial(_raw, name, settings))
@@ -121,17 +120,18 @@ def _prepared(name: str, settings: Settings) -> None:
         check_file(folder / "vocabulary.txt", text["digest"])
 
 
-def _account(key: str, settings: Settings) -> str | None:
+def _account(key: str, settings: Settings, quick: bool) -> str | None:
+    """Compare an account's ledgers; ``quick``: as in `_row`."""
     line, stored = settings.accounts[key], records.read_ledgers(key)
     if stored is None:
         return "it has no ledger"
-    check_ledgers(stored, [account_entry(line.level(resolved), resolved) for resolved in line.resolved])
-    return None
+    others = fast_accountants() if quick else None
+    computed = [account_entry(line.level(resolved), resolved, others) for resolved in line.resolved]
+    check_ledgers(stored, computed, quick=quick)
+    return SLOW if quick else None
 
 
-def _search(
-    name: str, settings: Settings, lock: dvclock.Lock, ledgers: Callable[[], dict[str, str]]
-) -> str | None:
+def _search(name: str, settings: Settings, lock: Lock, ledgers: Callable[[], dict[str, str]]) -> str | None:
     """Compare a search's record with params.yaml and `dvc.lock`: candidates, accuracies, spending, digest.
 
     ``ledgers`` returns the present digests of ledger stages by row; they cover the rows' searches.
@@ -144,10 +144,10 @@ def _search(
     signed = {key: lock.digests[f"ledger@{key}"] for key in rows if f"ledger@{key}" in lock.digests}
     if wrong := next((key for key, digest in signed.items() if digest != ledgers()[key]), None):
         raise UserError(
-            f"not what {dvclock.LOCK} has of ledger@{wrong}; `git checkout` the file or run "
+            f"not what {LOCK} has of ledger@{wrong}; `git checkout` the file or run "
             f"`dvc repro ledger@{wrong}`"
         )
-    unchecked = [] if signed else [f"signature: {dvclock.LOCK} has no ledger of its row"]
+    unchecked = [] if signed else [f"signature: {LOCK} has no ledger of its row"]
     if record.definition != records.definition_of(name, settings, record.provenance):
         unchecked.append("settings outside the grid: others than now, or recorded in another way")
     return "; ".join(unchecked) or None
@@ -233,7 +233,7 @@ def _differing(key: str, revision: str, settings: Settings) -> str | None:
     return None
 
 
-def _row(key: str, settings: Settings, lock: dvclock.Lock, quick: bool) -> str | None:
+def _row(key: str, settings: Settings, lock: Lock, quick: bool) -> str | None:
     """Compare a row's settings, run, weights, evaluation and ledger, each with the previous in this list.
 
     Return the parts that were not compared. A ``quick`` comparison leaves out accountants of libraries that
@@ -274,13 +274,13 @@ def _row(key: str, settings: Settings, lock: dvclock.Lock, quick: bool) -> str |
                 f"{PARAMS} has; `dprepro train {key}`"
             )
     check_spending(run, settings)
-    unchecked = ["epsilons of slow accountants: `dprepro verify` compares them"] if quick else []
+    unchecked = [SLOW] if quick else []
     if ledgers is None:
         unchecked = [f"epsilon: there is no ledger; `dprepro ledger {key}` makes it"]
     else:
         check_row(ledgers, run, row.search, settings, quick)
-    if unsigned := [stage for stage in dvclock.stages_of(key) if not lock.signs(stage)]:
-        unchecked.append(f"signature: {dvclock.LOCK} has no {', '.join(unsigned)}")
+    if unsigned := [stage for stage in stages_of(key) if not lock.signs(stage)]:
+        unchecked.append(f"signature: {LOCK} has no {', '.join(unsigned)}")
     if unplanned is not None:
         unchecked.append(unplanned)
     if missing:  # without its seeds, a plan decides nothing

@@ -130,10 +130,11 @@ def accounted(line: str) -> Iterator[str]:
 def privacy_summary(ledger: "Ledger") -> str:
     """Summary of a ledger: proven and claimed epsilon."""
     from dprepro.pipeline.ledgers.sentences import claim, downwards, upwards
-    from dprepro.pipeline.reporting.wording import joined
     from dprepro.pipeline.results.schema import EXAMPLE
 
     if ledger.epsilon_upper is None:
+        from dprepro.pipeline.reporting.wording import joined  # reads YAML, which takes a tenth of a second
+
         why = joined(ledger.reasons)
         return (
             f"no epsilon is proven, {claim(ledger)} claimed: {why}"

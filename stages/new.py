@@ -216,7 +216,7 @@ levels: [{flow(level)}]  # one entry for each value to compare
     )
     checked = adding.checked()
     if (described := prepared_here(data, checked)) is not None:
-        from dprepro.pipeline.methods.registry import build_net
+        from dprepro.pipeline.models.networks import build_net
 
         declared = checked.rows[name]
         shape = declared.resolved[0].input_shape(described.input_shape)

@@ -13,7 +13,7 @@ MOST = {
     "dprepro.samplers": 6,
     "dprepro.stages.train": 45,
     "dprepro.stages.report": 40,
-    "dprepro.stages.verify": 58,
+    "dprepro.stages.verify": 50,
 }
 
 

@@ -220,7 +220,12 @@ def _envelope(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     order = np.lexsort((y, x))
     x, y = x[order], y[order]
     first = np.concatenate([[True], np.diff(x) > 0])
-    xs, ys = x[first].tolist(), np.minimum.accumulate(y[first]).tolist()
+    x, y = x[first], np.minimum.accumulate(y[first])
+    for _ in range(4):  # most points lie clearly above the line between their neighbours: they are no corners
+        lines = (y[1:-1] - y[:-2]) * (x[2:] - x[:-2])
+        above = (x[1:-1] - x[:-2]) * (y[2:] - y[:-2]) < lines * (1 + 1e-9)
+        x, y = (np.delete(each, 1 + np.flatnonzero(above)) for each in (x, y))
+    xs, ys = x.tolist(), y.tolist()
     hull: list[int] = []
     for index, (right, height) in enumerate(zip(xs, ys, strict=True)):
         while len(hull) > 1:
@@ -230,7 +235,7 @@ def _envelope(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
                 break
             hull.pop()
         hull.append(index)
-    return x[first][hull], np.array(ys)[hull]
+    return x[hull], y[hull]
 
 
 def stated_risk(risk: Risk) -> Risk:

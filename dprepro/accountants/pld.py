@@ -51,7 +51,7 @@ class PrivacyLosses:
         if delta <= self.rounding:
             return inf
         try:
-            return float(self.grid.get_epsilon_for_delta(delta - self.rounding))
+            return _epsilon(self.grid, delta - self.rounding)
         except OverflowError:  # of exp(-loss) at losses below -709
             return least_epsilon(self.delta, delta)
 
@@ -66,6 +66,12 @@ class PrivacyLosses:
     def compose(self, other: "PrivacyLosses") -> "PrivacyLosses":
         """Losses of both mechanisms together; their grids must have the same interval."""
         return PrivacyLosses(self.grid.compose(other.grid), self.rounding + other.rounding + ROUNDING)
+
+
+@lru_cache(maxsize=16)
+def _epsilon(grid: PrivacyLossDistribution, delta: float) -> float:
+    """Epsilon of the losses, for which dp-accounting takes up to a tenth of a second."""
+    return float(grid.get_epsilon_for_delta(delta))
 
 
 @dataclass(frozen=True)
@@ -129,6 +135,7 @@ def _interval(spending: SampledGaussian, epsilon: float) -> float:
     return GROUP_GRAIN * interval if spending.grouped else interval
 
 
+@lru_cache(maxsize=64)
 def _largest_loss(spending: SampledGaussian) -> float:
     """Largest loss of one step that counts as finite."""
     return least_epsilon(lambda epsilons: amplified_delta(spending, epsilons), INFINITE_LOSS_PROBABILITY)

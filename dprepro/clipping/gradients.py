@@ -7,7 +7,7 @@ a normalisation layer (`BatchStatistics`) are among its names.
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import InitVar, dataclass
 from functools import reduce
@@ -28,7 +28,15 @@ from dprepro.clipping.functional import (
     split,
     wants_channels_last,
 )
-from dprepro.clipping.layer_gradients import Full, Gradients, is_large, of_examples, products_of, rule_for
+from dprepro.clipping.layer_gradients import (
+    Full,
+    Gradients,
+    OuterSums,
+    is_large,
+    of_examples,
+    products_of,
+    rule_for,
+)
 from dprepro.clipping.layers import trained_layers, watch_layers
 from dprepro.clipping.limits import ClipLimits
 from dprepro.clipping.network_state import call, fresh_state
@@ -42,6 +50,8 @@ CACHED_FLOATS = 2_000_000
 MOST_FLOATS, FEWEST_EXAMPLES = 24_000_000, 8
 # Largest size, in floats, of per-example gradients that stay in a CPU's cache and in malloc's memory
 HELD_FLOATS = 6_400_000
+# Largest size, in floats, of a group of `OuterSums`, and examples of a pass whose activations are large
+GROUP_FLOATS, USUAL = 1_000_000, 128
 # Most sums of matrix products in float32 that take less time than one in float64
 MOST_SUMS = 8
 # Smallest bound to which a part of a gradient is clipped. With smaller bounds, factors C / norm are below the
@@ -93,6 +103,17 @@ class Parts(NamedTuple):
         """Similar parts of up to ``size`` of ``count`` examples: few numbers are added in float32."""
         number = max(1, math.ceil(count / size))
         return cls(tuple(count // number + (place < count % number) for place in range(number)), True, False)
+
+    @property
+    def is_one(self) -> bool:
+        """Whether the batch is one part, whose sum float32 may compute."""
+        return len(self.sizes) == 1 and not self.in_float64
+
+    @property
+    def places(self) -> list[slice]:
+        """Slices of the batch."""
+        stops = list(itertools.accumulate(self.sizes))
+        return list(map(slice, [0, *stops], stops))
 
 
 class Measured(NamedTuple):
@@ -193,7 +214,7 @@ def clipped(gradients: Tensors, losses: Tensor, mask: Tensor, bounds: ClipLimits
 
 
 def clip_and_sum(
-    gradients: dict[str, Gradients],
+    gradients: Mapping[str, Gradients | OuterSums],
     losses: Tensor,
     mask: Tensor,
     bounds: ClipLimits,
@@ -202,7 +223,7 @@ def clip_and_sum(
     """Clip gradients of examples and sum them.
 
     Args:
-        gradients: gradients of each tensor, in the order of ``bounds``; emptied, to free memory.
+        gradients: gradients of each tensor, in the order of ``bounds``.
         losses: (B,) losses of the examples.
         mask: (B,) weight of each example in the sample, 1 in general; 0 for padding.
         bounds: clipping bounds.
@@ -211,27 +232,54 @@ def clip_and_sum(
     Returns:
         Sums, norms and losses.
     """
-    square_norms = torch.stack([gradient.square_norms() for gradient in gradients.values()], 1)
-    # if the sum is finite, every square is; a GPU would wait for the answer
-    finite = square_norms.device.type == "cpu" and math.isfinite(square_norms.sum())
-    factors, norms = clip_factors(square_norms, mask, bounds, finite)
-    sums = {
-        name: _sum_of_parts(gradients.pop(name), weights, finite, parts)
-        for weights, name in zip(factors.T, list(gradients), strict=True)
-    }
-    return ClippedSum(sums, norms, losses)
+    whole = {name: value for name, value in gradients.items() if not isinstance(value, OuterSums)}
+    others = {name: value for name, value in gradients.items() if isinstance(value, OuterSums)}
+    groups = Parts((len(mask),), False)
+    if others and parts and not parts.separate and mask.device.type == "cpu":
+        # gradients of a group stay in a CPU's cache until they are summed
+        most = GROUP_FLOATS // sum(value.floats for value in others.values())
+        most = min(most, parts.sizes[0]) if bounds.limits.dtype == torch.float32 else most
+        groups = Parts.of(len(mask), max(1, most))
+    else:
+        whole |= {name: value.held(slice(None)) for name, value in others.items()}
+        others = {}
+    square_norms = torch.stack(
+        [whole[name].square_norms() if name in whole else torch.zeros_like(mask) for name in gradients], 1
+    )
+    sums, of_groups = Tensors(), []
+    for group in groups.places:
+        # computed once, because other roundings of gradients that cancel could be longer than the norms say
+        held = {name: value.held(group) for name, value in others.items()}
+        squares = square_norms[group]
+        for column, name in zip(squares.T, gradients, strict=True):
+            if name in held:
+                column.copy_(held[name].square_norms())
+        # if the sum is finite, every square is; a GPU would wait for the answer
+        finite = squares.device.type == "cpu" and math.isfinite(squares.sum())
+        factors, norms = clip_factors(squares, mask[group], bounds, finite)
+        of_groups.append((factors, norms))
+        for weights, name in zip(factors.T, gradients, strict=True):
+            if name in held:
+                total = held.pop(name).weighted_sum(weights, finite)
+                sums[name] = sums[name].add_(total) if name in sums else total.double()
+    if len(of_groups) > 1:
+        finite = finite and math.isfinite(square_norms.sum())
+        factors, norms = (torch.cat(values) for values in zip(*of_groups, strict=True))
+    for weights, name in zip(factors.T, gradients, strict=True):
+        if name in whole:
+            sums[name] = _sum_of_parts(whole.pop(name), weights, finite, parts)
+    return ClippedSum({name: sums[name] for name in gradients}, norms, losses)
 
 
 def _sum_of_parts(gradients: Gradients, factors: Tensor, finite: bool, parts: Parts | None) -> Tensor:
     """`Gradients.weighted_sum` of each part, added up."""
-    if parts is None:
+    if parts is None or parts.is_one:
         return gradients.weighted_sum(factors, finite)
     if not parts.separate and len(parts.sizes) > MOST_SUMS and not is_large(gradients):
         return gradients.weighted_sum(factors.double(), finite)
-    stops = list(itertools.accumulate(parts.sizes))
-    places = map(slice, [0, *stops], stops)
     sums = (
-        of_examples(gradients, place, parts.separate).weighted_sum(factors[place], finite) for place in places
+        of_examples(gradients, place, parts.separate).weighted_sum(factors[place], finite)
+        for place in parts.places
     )
     total = next(sums)
     return reduce(Tensor.add_, sums, total.double() if parts.in_float64 else total)
@@ -372,18 +420,11 @@ class BookKeeping:
             if not outputs:
                 raise NotImplementedError(f"no fast per-example gradient for layer {name!r}: it isn't used")
         kernels = [layer.weight.numel() for layer in self.layers.values() if isinstance(layer, nn.Conv2d)]
-        held = [
-            layer.weight.numel()
-            for name, layer in self.layers.items()
-            if isinstance(layer, nn.Linear | nn.Conv2d)
-            and sum(shape.numel() for shape in shapes[name])
-            > copies * (layer.out_features if isinstance(layer, nn.Linear) else 0)
-        ]
         return Measured(
             shapes,
             self.on_cpu and wants_channels_last(net),
             max(FEWEST_EXAMPLES, MOST_FLOATS // max(1, sum(kernels))),
-            max(FEWEST_EXAMPLES, HELD_FLOATS // max(1, sum(held))),
+            max(FEWEST_EXAMPLES, HELD_FLOATS // max(1, sum(kernels))),
             CACHED_FLOATS // max(1, activations),
         )
 
@@ -413,7 +454,7 @@ class BookKeeping:
         separate = parts is not None and parts.separate
         at_once = self.measured.examples_per_pass
         if parts:
-            at_once = min(at_once, self.measured.held_examples)
+            at_once = min(at_once, self.measured.held_examples, max(self.measured.cached_examples, USUAL))
         if separate or not self.on_cpu or len(labels) <= at_once:
             return self._one_pass(tensors, inputs, labels, mask, bounds, parts)
         pieces = math.ceil(len(labels) / at_once)
@@ -434,7 +475,7 @@ class BookKeeping:
         parts: Parts | None = None,
     ) -> ClippedSum:
         losses, uses, gradients_at_outputs = self._backward(tensors, inputs, labels)
-        gradients: dict[str, Gradients] = {}
+        gradients: dict[str, Gradients | OuterSums] = {}
         for name, layer in self.layers.items():
             layer_tensors = {
                 key: tensors.get(f"{name}.{key}", value)

@@ -123,6 +123,22 @@ class Full(NamedTuple):
         return total.permute(0, 3, 1, 2).contiguous() if self.channels_last else total
 
 
+class OuterSums(NamedTuple):
+    """Per-example gradients left^T right of a matrix (O, I) that an example uses at P positions."""
+
+    left: Tensor  # (B, P, O)
+    right: Tensor  # (B, P, I)
+
+    @property
+    def floats(self) -> int:
+        """Size of an example's gradient."""
+        return self.left.shape[2] * self.right.shape[2]
+
+    def held(self, place: slice) -> Full:
+        """Gradients of consecutive examples, in memory."""
+        return Full(self.left[place].transpose(1, 2) @ self.right[place])
+
+
 def is_large(gradients: Gradients) -> bool:
     """Return whether gradients are in one tensor whose conversion to float64 takes longer than its sums."""
     return isinstance(gradients, Full) and gradients.value.numel() > CACHE_FLOATS
@@ -162,13 +178,14 @@ def squares(value: Tensor) -> Tensor:
         (B,) squared norms.
     """
     flat = _flat(value)
-    blocks = flat.shape[1] // BLOCK
-    total = torch.linalg.vector_norm(flat[:, blocks * BLOCK :], dim=1)
+    blocks, rest = divmod(flat.shape[1], BLOCK)
     if not blocks:
-        return total.square()
+        return torch.linalg.vector_norm(flat, dim=1).square()
     block_values = flat[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK))
-    of_blocks = torch.linalg.vector_norm(block_values, dim=2).double().square().sum(1)
-    return (total.double().square() + of_blocks).to(value.dtype)
+    total = torch.linalg.vector_norm(block_values, dim=2).double().square().sum(1)
+    if rest:
+        total += torch.linalg.vector_norm(flat[:, -rest:], dim=1).double().square()
+    return total.to(value.dtype)
 
 
 def weighted_sum(value: Tensor, factors: Tensor, finite: bool) -> Tensor:
@@ -190,7 +207,7 @@ def _flat(value: Tensor) -> Tensor:
 
 # Gradients of a layer's tensors, from the inputs and the gradients at the outputs of its uses, (B, ...) each,
 # and from the layer's own tensors
-Rule = Callable[[Any, list[Tensor], list[Tensor], Tensors], dict[str, Gradients]]
+Rule = Callable[[Any, list[Tensor], list[Tensor], Tensors], dict[str, Gradients | OuterSums]]
 
 
 def rule_for(layer: nn.Module) -> Rule:
@@ -216,17 +233,19 @@ def _flat_positions(uses: list[Tensor]) -> Tensor:
     return torch.cat(flat, 1) if len(flat) > 1 else flat[0]
 
 
-def products_of(inputs: list[Tensor], output_gradients: list[Tensor]) -> tuple[Gradients, Gradients]:
+def products_of(
+    inputs: list[Tensor], output_gradients: list[Tensor]
+) -> tuple[Gradients | OuterSums, Gradients]:
     """Gradients of a matrix and a bias, from inputs and gradients at outputs of a product's uses."""
     right, left = _flat_positions(inputs), _flat_positions(output_gradients)
     if left.shape[1] == 1:
         return Outer(left[:, 0], right[:, 0]), Full(left[:, 0])
-    return Full(left.transpose(1, 2) @ right), Full(left.sum(1))
+    return OuterSums(left, right), Full(left.sum(1))
 
 
 def _linear(
     layer: nn.Linear, inputs: list[Tensor], output_gradients: list[Tensor], tensors: Tensors
-) -> dict[str, Gradients]:
+) -> dict[str, Gradients | OuterSums]:
     weight, bias = products_of(inputs, output_gradients)
     return {"weight": weight} if layer.bias is None else {"weight": weight, "bias": bias}
 

@@ -19,7 +19,7 @@ an advantage of n^2 / 2^129 (Bellare et al. 1997): 2^-85 for 2^24 normal numbers
 Numbers of several keys (`Streams`) have a smaller advantage: the sum over keys of each one's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -37,9 +37,11 @@ UNIT_BITS = 32
 ENTRY = 1 << UNIT_BITS - INDEX_BITS  # units of an entry of the table
 TICKET = 1 << 10  # units of a ticket; a random ticket chooses the cell of a number of the rest
 # Largest error of float64 in a difference of heights, in units: heights are below 2^25, and an exponential of
-# -18 to 0 has a relative error below 2^-46
+# -18 to 0 has a relative error below 2^-46; in the tails, heights are below 1
 HEIGHT_ERROR = 2.0**-20
-BLOCK = 2**15  # numbers at once: few enough for a core's cache of 1 MB
+# numbers at once: few enough for a core's cache; threads draw more, because they wait for each other after
+# every operation (for the interpreter's lock)
+BLOCK, SHARED_BLOCK = 2**16, 2**18
 
 # Largest error of Laplace numbers at scale 1 by float64 and missing bits, for uniform numbers above LOW
 UNIFORM_ERROR, LOW = 2.0**-44, 2.0**-18
@@ -74,10 +76,9 @@ def cells() -> Cells:
     edges = np.arange(-REACH << CELL_BITS, (REACH << CELL_BITS) + 1) / 2**CELL_BITS
     heights = _density(edges)
     lowest, highest = np.minimum(heights[:-1], heights[1:]), np.maximum(heights[:-1], heights[1:])
-    table = (lowest * (1 - 1e-12) // ENTRY).astype(np.int64)
-    rest = np.ceil((highest * (1 + 1e-12) - table * ENTRY) / TICKET).astype(np.int64)
-    tickets = np.repeat(np.arange(len(rest) + 1), [*rest, 1])
-    return Cells(table * ENTRY, rest * TICKET, tickets)
+    table = lowest * (1 - 1e-12) // ENTRY * ENTRY
+    tickets = np.ceil((highest * (1 + 1e-12) - table) / TICKET).astype(np.int64)
+    return Cells(table, tickets * float(TICKET), np.repeat(np.arange(len(tickets) + 1), [*tickets, 1]))
 
 
 @cache
@@ -98,48 +99,46 @@ def table(bits: int) -> NormalTable:
     word = np.int32 if bits <= SHORT else np.int64
     fraction_bits = 8 * np.dtype(word).itemsize - INDEX_BITS
     shift = CELL_BITS + fraction_bits - bits
-    heights = cells().table
-    used = np.repeat(np.arange(len(heights)) - len(heights) // 2, heights // ENTRY)
+    entries = (cells().table // ENTRY).astype(np.int64)
+    used = np.repeat(np.arange(len(entries)) - len(entries) // 2, entries)
     numbers: np.ndarray = (-np.arange(2**INDEX_BITS) << fraction_bits).astype(word)
     numbers[: len(used)] += ((used << fraction_bits) + (1 << shift - 1)).astype(word)
     return NormalTable(numbers, len(used), fraction_bits, shift)
 
 
-def rounded_normal(
-    generator: np.random.Generator, size: int, bits: int, out: np.ndarray | None = None
-) -> np.ndarray:
-    """(size,) integers: 2^bits times independent standard normals, rounded to the nearest.
+def rounded_normal(generators: Iterable[np.random.Generator], noise: Sequence[np.ndarray], bits: int) -> None:
+    """Draw integers: 2^bits times independent standard normals, rounded to the nearest.
 
     Args:
-        generator: generator of random bits.
-        size: number of integers.
-        bits: log2 of the scale; the integers have 4 bytes up to `SHORT`, 8 above.
-        out: (size,) array for the integers; None: a new one.
-
-    Returns:
-        The integers.
+        generators: generator of random bits for each array.
+        noise: arrays for the integers; of 4 bytes up to `SHORT`, 8 above, as in the table.
+        bits: log2 of the scale.
     """
     numbers, entries, fraction_bits, shift = table(bits)
     signed, unsigned = numbers.dtype, np.dtype(f"u{numbers.itemsize}")
-    noise = np.empty(size, signed) if out is None else out
-    left = [np.empty(0, np.int64)]
-    indices = np.empty(BLOCK, np.int64)
-    for start in range(0, size, BLOCK):
-        integer = noise[start : start + BLOCK]
-        words = generator.integers(2**64, size=-(-integer.nbytes // 8), dtype=np.uint64)
-        block = words.view(unsigned)[: len(integer)]
-        index = indices[: len(block)]
-        np.right_shift(block, unsigned.type(fraction_bits), out=index, casting="same_kind")
-        # `wrap` saves a copy of `integer`; no index is out of range
-        numbers.take(index, out=integer, mode="wrap")
-        integer += block.view(signed)
-        integer >>= shift
-        left.append(np.flatnonzero(block >= unsigned.type(entries << fraction_bits)) + start)
-    places = np.concatenate(left)
-    cell, position = _rest(generator, len(places))
+    at_once = BLOCK if len(noise) == 1 else SHARED_BLOCK
+    indices, used, places = np.empty(at_once, np.int64), [], []
+    for generator, integers in zip(generators, noise, strict=True):
+        left = [np.empty(0, np.int64)]
+        for start in range(0, len(integers), at_once):
+            integer = integers[start : start + at_once]
+            words = generator.integers(2**64, size=-(-integer.nbytes // 8), dtype=np.uint64)
+            block = words.view(unsigned)[: len(integer)]
+            index = indices[: len(block)]
+            np.right_shift(block, unsigned.type(fraction_bits), out=index, casting="same_kind")
+            # `wrap` saves a copy of `integer`; no index is out of range
+            numbers.take(index, out=integer, mode="wrap")
+            integer += block.view(signed)
+            integer >>= shift
+            left.append(np.flatnonzero(block >= unsigned.type(entries << fraction_bits)) + start)
+        used.append(generator)
+        places.append(np.concatenate(left))
+    counts = np.array([*map(len, places)])
+    cell, position = _rest(used, counts)
     fine = (cell << fraction_bits) + (position >> np.uint64(64 - fraction_bits)).view(np.int64)
-    noise[places] = (fine + (1 << shift - 1)) >> shift
-    return noise
+    rest = np.split((fine + (1 << shift - 1)) >> shift, counts.cumsum()[:-1])
+    for integers, at, exact in zip(noise, places, rest, strict=True):
+        integers[at] = exact
 
 
 def _density(points: np.ndarray) -> np.ndarray:
@@ -149,31 +148,48 @@ def _density(points: np.ndarray) -> np.ndarray:
     return density
 
 
-def _rest(generator: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Normal numbers of the rest (see the module): (count,) cells (cell 0 begins at 0), 64-bit positions."""
+def _uniform(words: np.ndarray) -> np.ndarray:
+    """Numbers in [0, 1] with the first 63 bits of ``words``, of which float64 takes signed ones faster."""
+    return (words >> np.uint64(1)).view(np.int64) * (2 * WORD)
+
+
+def _rest(generators: Sequence[np.random.Generator], counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Normal numbers of the rest (see the module), for each generator in turn as many as its count.
+
+    Returns:
+        Cells, where cell 0 begins at 0, and 64-bit positions.
+    """
     covered, rest, tickets = cells()
-    found, missing = [(np.empty(0, np.int64), np.empty(0, np.uint64))], count
-    while missing > 0:
-        tries = 32 + 7 * missing // 4
-        which = tickets.take(generator.integers(len(tickets), size=tries))
-        positions, heights = generator.integers(2**64, size=(2, tries), dtype=np.uint64)
+    missing, found = counts.copy(), [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.uint64))]
+    while missing.any():
+        tries = (missing > 0) * 32 + 7 * missing // 4
+        draws, owner = [*zip(generators, tries, strict=True)], np.repeat(np.arange(len(tries)), tries)
+        which = tickets.take(np.concatenate([one.integers(len(tickets), size=size) for one, size in draws]))
+        words = np.concatenate(
+            [one.integers(2**64, size=(2, size), dtype=np.uint64) for one, size in draws], 1
+        )
+        (positions, heights), shares = words, _uniform(words)
         tails = np.flatnonzero(which == len(rest))
         which[tails] = 0
-        cell = which - len(rest) // 2
-        above = _density((cell + positions * WORD) / 2**CELL_BITS)
-        above -= covered.take(which) + heights * WORD * rest.take(which)
+        cell, floor, bound = which - len(rest) // 2, covered.take(which), rest.take(which)
+        for at in tails:
+            (cell[at], bound[at]), floor[at] = _tail(generators[int(owner[at])]), 0
+        above = _density((cell + shares[0]) / 2**CELL_BITS)
+        above -= floor + shares[1] * bound
         accepted = above > 0
         for at in np.flatnonzero(np.abs(above) < HEIGHT_ERROR):
-            bounds = float(covered[which[at]]), float(rest[which[at]])
-            accepted[at] = _lies_under(generator, int(cell[at]), positions[at], heights[at], *bounds)
-        for at in tails:
-            cell[at], bound = _tail(generator)
-            accepted[at] = _lies_under(generator, int(cell[at]), positions[at], heights[at], 0.0, bound)
-        places = np.flatnonzero(accepted)[:missing]
-        found.append((cell.take(places), positions.take(places)))
-        missing -= len(places)
-    cell, position = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    return cell, position
+            point = int(cell[at]), positions[at], heights[at], float(floor[at]), float(bound[at])
+            accepted[at] = _lies_under(generators[int(owner[at])], *point)
+        places = np.flatnonzero(accepted)
+        owner = owner.take(places)
+        rank = np.arange(len(owner)) - owner.searchsorted(np.arange(len(tries))).take(owner)
+        first = np.flatnonzero(rank < missing.take(owner))
+        owner, places = owner.take(first), places.take(first)
+        found.append((owner, cell.take(places), positions.take(places)))
+        missing -= np.bincount(owner, minlength=len(tries))
+    owner, cell, position = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    order = owner.argsort(kind="stable")
+    return cell.take(order), position.take(order)
 
 
 def _tail(generator: np.random.Generator) -> tuple[int, float]:
@@ -222,7 +238,7 @@ def _extended(generator: np.random.Generator, prefixes: Sequence[int]) -> list[i
 def rounded_laplace(generator: np.random.Generator, scales: np.ndarray) -> np.ndarray:
     """Laplace numbers of scale 1 times ``scales``, rounded to integers; float64, shaped like ``scales``."""
     words = generator.integers(2**64, size=scales.shape, dtype=np.uint64)
-    uniform = (words >> np.uint64(1)).view(np.int64) * (2 * WORD)
+    uniform = _uniform(words)
     real = scales * -np.log(np.maximum(uniform, WORD))
     noise = np.rint(real)
     ambiguous = (uniform < LOW) | (np.abs(real - noise) >= 0.5 - scales * UNIFORM_ERROR)

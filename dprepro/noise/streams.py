@@ -142,17 +142,21 @@ class Streams:
 
     def _rounded_normal(self, step: int, size: int, bits: int) -> Tensor:
         """`rounded_normal`; all threads draw secret numbers, in pieces with AES keys of their own."""
-        if self.reproducible or size <= PIECE:
-            return torch.from_numpy(rounded_normal(self._generator("noise", step), size, bits))
         noise = np.empty(size, table(bits).numbers.dtype)
+        if self.reproducible or size <= PIECE:
+            rounded_normal([self._generator("noise", step)], [noise], bits)
+            return torch.from_numpy(noise)
+        pieces = np.split(noise, range(PIECE, size, PIECE))
+        at_once = min(16, -(-len(pieces) // torch.get_num_threads()))
 
-        def draw(piece: int) -> None:
-            place = noise[piece * PIECE : (piece + 1) * PIECE]
-            rounded_normal(self._generator(f"noise/{piece}", step), len(place), bits, place)
+        def draw(first: int) -> None:
+            some = range(first, min(first + at_once, len(pieces)))
+            generators = (self._generator(f"noise/{piece}", step) for piece in some)
+            rounded_normal(generators, pieces[some.start : some.stop], bits)
 
         # the prefetcher's thread has one
         with ThreadPoolExecutor(torch.get_num_threads(), "noise") as threads:
-            list(threads.map(draw, range(-(-size // PIECE))))
+            list(threads.map(draw, range(0, len(pieces), at_once)))
         return torch.from_numpy(noise)
 
     def rounded_laplace(

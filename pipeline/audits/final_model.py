@@ -35,7 +35,6 @@ from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.identity import provenance, validity
 from dprepro.pipeline.methods.base import Execution, Method
 from dprepro.pipeline.methods.laplace.perturbed import Perturbed
-from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.params import Row, Settings
@@ -93,8 +92,7 @@ def audit_model(
     }
     attacks = {attack.level: attack for attack in kept if attack.training == trainings.get(attack.level)}
     run = records.read_run(key, root)
-    # duration of one recorded training at each level
-    seconds = {each.level: run.seconds_of(each) for each in run.trainings} if run else {}
+    seconds = run.seconds if run else {}
 
     def write() -> Path:
         record = Audit(
@@ -140,7 +138,7 @@ def _attack(
     changed[canaries.positions[inside]] = canaries.labels[inside]
     streams = Without(run.name, True, execution.device, noise)
     task = replace(task, labels=torch.from_numpy(changed).to(task.labels), streams=streams)
-    method = build_method(row.method, task, config, row.model.normalization)
+    method = config.build_method(task, row.model.normalization)
     streams.absent = canaries.positions[~inside] if _left_out(method) else canaries.positions[:0]
     event, delta, epsilon_upper = proven_spending(method)
     alpha = ALPHA / (2 if delta > 0 else 1)

@@ -29,7 +29,6 @@ from dprepro.noise.mechanisms import GaussianMechanism
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.audits import canaries
 from dprepro.pipeline.methods.base import Method
-from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
 
 CANARIES, LAYERS = 1000, 2  # of one run
@@ -100,7 +99,7 @@ def record_releases(
     The network has ``parts`` layers.
     """
     task = canaries.task(kinds, names[0], parts, noise, group)
-    method = build_method(settings.method, task, settings, "none")
+    method = settings.build_method(task, "none")
     spending, delta = spent_by(method)
     mechanism, recorded = gaussian_of(method), []
 
@@ -201,4 +200,4 @@ def mechanism_of(
     """Gaussian mechanism of a row's settings, for the row's number of examples and ``group``."""
     kinds = canaries.single_canaries(examples, torch.ones(1, dtype=torch.bool))
     task = canaries.task(kinds, name, 1, group=group)
-    return gaussian_of(build_method(config.method, task, canary_settings(config), "none"))
+    return gaussian_of(canary_settings(config).build_method(task, "none"))

@@ -34,7 +34,6 @@ from dprepro.noise.streams import Streams
 from dprepro.pipeline.audits import made_up
 from dprepro.pipeline.audits.mechanism import MechanismScores, RecordingMechanism, gaussian_of, spent_by
 from dprepro.pipeline.methods.base import CPU, Method
-from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.training.loop import SeedRun, make_task
@@ -124,7 +123,7 @@ def audit_pair(
         task = replace(task, streams=streams_of(within, run))
         if not within and small.add_or_remove:
             task = replace(task, inputs=white.inputs, labels=white.labels)
-        return build_method(row.method, task, shortened, row.model.normalization)
+        return shortened.build_method(task, row.model.normalization)
 
     def moved(within: bool, count: int, silent: bool = False) -> Tensor:
         """(R, P) changes of the model's P numbers in R = ``count`` trainings; ``silent``: without noise."""

@@ -21,7 +21,6 @@ from dprepro.noise.mechanisms import laplace_spacings
 from dprepro.pipeline.audits import made_up
 from dprepro.pipeline.methods.base import Execution, Relevances
 from dprepro.pipeline.methods.laplace.perturbed import Perturbed
-from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.training.loop import SeedRun, make_task
@@ -46,7 +45,7 @@ def make_method(
     informed = Relevances(mean, len(labels), public=False, informed=False)
     public = settings.relevances[row.data].of == "public" if row.data in settings.relevances else False
     task = replace(task, relevance=replace(informed, public=public))
-    method = build_method(row.method, task, config, row.model.normalization)
+    method = config.build_method(task, row.model.normalization)
     assert isinstance(method, Perturbed)
     return method
 

@@ -24,7 +24,7 @@ from dprepro.fields import Noise
 from dprepro.pipeline.audits import made_up, mechanism, pair, releases
 from dprepro.pipeline.audits.mechanism import MechanismScores
 from dprepro.pipeline.identity import provenance, validity
-from dprepro.pipeline.methods.registry import network_sizes
+from dprepro.pipeline.ledgers.declared import network_sizes
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.methods.spending import Sizes, statement
 from dprepro.pipeline.params import Row, Settings
@@ -175,5 +175,5 @@ def recorded_bounds(found: dict[str, float]) -> tuple[EpsilonBound, ...]:
 def _parts(row: Row, config: MethodSettings, settings: Settings) -> int:
     """Number L of parts of the gradient that the row clips separately."""
     data = made_up.examples(row, settings, 1, None)
-    sizes = network_sizes(row.method, row.model, config.input_shape(data.input_shape), made_up.CLASSES)
+    sizes = network_sizes(config, row.model, config.input_shape(data.input_shape), made_up.CLASSES)
     return config.parts(Sizes(len(data.splits["train"]), sizes))

@@ -103,7 +103,7 @@ def catalog() -> dict[str, Entry]:
     return entries
 
 
-def get(key: str) -> Entry:
+def catalogued(key: str) -> Entry:
     """Raw data set ``key``.
 
     Raises:

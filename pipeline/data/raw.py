@@ -9,9 +9,8 @@ import json
 from pathlib import Path
 from typing import cast
 
-import dprepro.pipeline.data.catalog as catalog
 from dprepro.errors import UserError
-from dprepro.pipeline.data.catalog import OFFICIAL, STAND_INS, Edition, Entry, Format
+from dprepro.pipeline.data.catalog import OFFICIAL, STAND_INS, Edition, Entry, Format, catalogued
 from dprepro.pipeline.data.declaration import digest_of
 from dprepro.pipeline.data.prepared import Features
 from dprepro.pipeline.files import digest_file, write_text
@@ -24,7 +23,7 @@ SOURCE = "source.json"
 def entry_of(name: str, settings: Settings) -> Entry:
     """Description of a raw data set, the catalogue's or the user's own, as an `Entry`."""
     if (declaration := settings.own.get(name)) is None:
-        return catalog.get(settings.raw_set(name))
+        return catalogued(settings.raw_set(name))
     return Entry(
         key=name,
         title=f"own data {name!r}",

@@ -20,10 +20,10 @@ from dprepro.pipeline.files import INPUT_NUMBERS, WEIGHTS_BYTES
 from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.methods.base import CPU, Method, Relevances, Task, shares
-from dprepro.pipeline.methods.registry import build_method, build_net
 from dprepro.pipeline.methods.settings import MethodSettings, method_settings
 from dprepro.pipeline.models import pretrained
 from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.networks import build_net
 from dprepro.pipeline.params import Row
 from dprepro.pipeline.params.schema import KnownMethod
 from dprepro.pipeline.results import records
@@ -122,7 +122,7 @@ def trained_network(key: str, trained: TrainingRecord, row: Row, data: Prepared)
     weights = read_weights(weights_path(key, trained.level, trained.seed), trained.weights, CPU.device)
     settings = method_settings()[row.method].recorded(trained.settings)
     task = make_task(SeedRun(trained.level, trained.seed, settings), row.model, row.reproducible, data, CPU)
-    method = build_method(row.method, task, settings, row.model.normalization)
+    method = settings.build_method(task, row.model.normalization)
     with torch.no_grad():
         return Network(task.net.eval(), method, method.network(weights, 0))
 
@@ -188,7 +188,7 @@ def rebuilt(architecture: Architecture, tensors: Tensors) -> Network:
         execution=CPU,
         relevance=Relevances(torch.ones(shape), 1, public=True, informed=False),
     )
-    method: Any = build_method(architecture.method, task, settings, architecture.model.normalization)
+    method: Any = settings.build_method(task, architecture.model.normalization)
     given = dict(tensors)
     if MEAN in given:
         method.views.scale = given.pop(MEAN), given.pop(DEVIATION)

@@ -64,7 +64,7 @@ def frozen_here(model: Model, settings: MethodSettings, seed: int, data: Prepare
     Raises:
         UserError: as `build_net`.
     """
-    from dprepro.pipeline.methods.registry import fresh_net  # which imports torch
+    from dprepro.pipeline.models.networks import fresh_net  # which imports torch
 
     return frozen_fingerprint(fresh_net(seed, model, settings.input_shape(data.input_shape), data.classes))
 

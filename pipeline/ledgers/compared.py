@@ -156,7 +156,7 @@ def check_search(record: SearchRecord, settings: Settings) -> None:
             continue
         compared.add(essence)
         made = declared_guarantee(
-            row.method, configured, row.model, row.data, record.provenance.examples, settings, Path()
+            configured, row.model, row.data, record.provenance.examples, settings, Path()
         )
         steps = configured.total_steps(record.provenance.examples)
         expected = None if made is None else TrainingSpent.of(made, steps)

@@ -19,7 +19,7 @@ from dprepro.pipeline.data.prepared import MANIFEST, PREPARED
 from dprepro.pipeline.data.prepared import load as load_prepared
 from dprepro.pipeline.data.raw import entry_of
 from dprepro.pipeline.methods.settings import MethodSettings, method_settings
-from dprepro.pipeline.methods.spending import DATA_USES, Guarantee, RelevanceSizes, Sizes
+from dprepro.pipeline.methods.spending import DATA_USES, Guarantee, NetworkSizes, RelevanceSizes, Sizes
 from dprepro.pipeline.params import PARAMS, Model, Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import RowTrainings, TrainingRecord
@@ -78,16 +78,13 @@ def contradictions(
             yield training, "steps"
             continue
         if training.level not in guarantees:
-            guarantees[training.level] = declared_guarantee(
-                run.method, config, model, run.data, examples, settings, root
-            )
+            guarantees[training.level] = declared_guarantee(config, model, run.data, examples, settings, root)
         expected = guarantees[training.level]
         if expected is not None and (difference := _difference(training, expected)):
             yield training, difference
 
 
 def declared_guarantee(
-    method: str,
     config: MethodSettings,
     model: Model,
     data: str,
@@ -98,7 +95,6 @@ def declared_guarantee(
     """Guarantee that the settings declare for one training.
 
     Args:
-        method: name of the method in params.yaml.
         config: settings of the method.
         model: the network.
         data: name of the prepared data set.
@@ -115,17 +111,38 @@ def declared_guarantee(
     """
     sizes = Sizes(examples, group=settings.group(data))
     if config.private and config.uses_network:
-        from dprepro.pipeline.methods.registry import network_sizes  # which imports torch
-
         shape = config.input_shape(input_shape(model, data, settings))
         classes = len(entry_of(settings.split(data).raw, settings).classes)
-        sizes = replace(sizes, network=network_sizes(method, model, shape, classes))
+        sizes = replace(sizes, network=network_sizes(config, model, shape, classes))
     if config.private and config.uses_relevances:
         relevances = _relevances(data, root)
         if relevances is None:
             return None
         sizes = replace(sizes, relevances=relevances)
     return config.guarantee(sizes, model.normalization)
+
+
+def network_sizes(config: MethodSettings, model: Model, shape: tuple[int, ...], classes: int) -> NetworkSizes:
+    """Sizes of a model's network for the spending of a training with settings ``config``.
+
+    Args:
+        config: settings of the method.
+        model: the network.
+        shape: shape of one input of the network.
+        classes: number of outputs of the network.
+
+    Returns:
+        The sizes.
+
+    Raises:
+        UserError: the network can't be built, or can't be trained by the method.
+    """
+    import torch
+
+    from dprepro.pipeline.models.networks import build_net
+
+    net, example = build_net(model, shape, classes), torch.zeros(1, *shape)
+    return config.training_class().network_sizes(net, example)
 
 
 def input_shape(model: Model, data: str, settings: Settings) -> tuple[int, ...]:

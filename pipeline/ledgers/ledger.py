@@ -14,8 +14,7 @@ from math import fsum, inf, isfinite
 from types import ModuleType
 from typing import Any
 
-import dprepro.accountants.opacus as opacus
-import dprepro.accountants.rdp as rdp
+from dprepro.accountants import opacus, rdp
 from dprepro.accountants.attack_risk import gaussian_risk, laplace_risk, stated_risk, tradeoff
 from dprepro.accountants.bounds import CLOSED, bounds_of, describe, spent_epsilon
 from dprepro.accountants.gaussian import clt_mu, gaussian_epsilon, unamplified

@@ -7,7 +7,8 @@ torch, so params.yaml can be read without it.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from dprepro.accountants.laplace import Releases
 from dprepro.accountants.records import (
@@ -21,6 +22,9 @@ from dprepro.errors import UserError
 from dprepro.fields import Count, Delta, NotNegative, Passes, Positive, Sampling, Share, Strict, omitted
 from dprepro.pipeline.extensions import cached, extensions
 from dprepro.pipeline.methods.spending import CURVES, NOISELESS, Guarantee, Sizes, Statement
+
+if TYPE_CHECKING:
+    from dprepro.pipeline.methods.base import Method, Task
 
 # Attack of an audit (`pipeline.audits.rows`). 'canaries': for methods that clip each example. 'crowd': for
 # clipped means. 'opposites': for Laplace noise on data, drawn once. 'shared': for noise that a batch's
@@ -84,6 +88,18 @@ class MethodSettings(Strict):
     warmup: Share = omitted(0.0)  # first share of the steps, in which the learning rate rises linearly
     milestones: tuple[Share, ...] = omitted((0.5, 0.75))  # as shares of the steps after the warm-up
     gamma: Positive = omitted(0.1)
+
+    @classmethod
+    def training_class(cls) -> type["Method"]:
+        """Training class of the method, which imports torch."""
+        module, name = cls.trained_by.split(".")
+        package = cls.__module__.rpartition(".")[0]
+        trainer: type[Method] = getattr(import_module(f"{package}.{module}"), name)
+        return trainer
+
+    def build_method(self, task: "Task", normalization: str) -> "Method":
+        """Training method of a task; ``normalization`` is that of the task's network."""
+        return self.training_class()(task, self, normalization)
 
     @classmethod
     def recorded(cls, settings: Mapping[str, Any]) -> Self:

@@ -10,8 +10,8 @@ from dprepro.clipping.normalization import BatchStatistics
 from dprepro.errors import UserError
 from dprepro.pipeline.data.prepared import PREPARED, Prepared
 from dprepro.pipeline.methods.base import Relevances
-from dprepro.pipeline.methods.registry import fresh_net
 from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.networks import fresh_net
 from dprepro.pipeline.params import PARAMS, Settings
 
 NORM_LAYERS = (BatchStatistics, nn.GroupNorm, nn.LayerNorm)

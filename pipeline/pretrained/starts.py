@@ -14,7 +14,7 @@ from torch import nn
 from dprepro.errors import UserError
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.methods.base import as_input
-from dprepro.pipeline.methods.registry import build_net
+from dprepro.pipeline.models.networks import build_net
 from dprepro.pipeline.params import PARAMS, Settings, pick
 from dprepro.pipeline.pretrained import joining as joined
 

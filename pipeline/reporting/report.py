@@ -15,9 +15,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-import dprepro.pipeline.ledgers.sentences as sentences
 from dprepro.pipeline.files import digest, write_text
 from dprepro.pipeline.ledgers.composition import data_budgets
+from dprepro.pipeline.ledgers.sentences import composition, data_budget, delta
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.reporting import pictures, views, wording
 from dprepro.pipeline.reporting.claims import claims
@@ -37,7 +37,7 @@ def gather(settings: Settings, root: Path = Path()) -> Report:
     """
     sources = read_sources(settings, root)
     table = results(sources)
-    picture = pictures.draw(table, pictures.external_results(settings, root))
+    picture = pictures.draw(table)
     return Report(sources, table, effects(table, sources), tuple(claims(table, sources)), picture)
 
 
@@ -92,7 +92,6 @@ def _files(report: Report) -> Iterator[tuple[str, str]]:
                 record=record,
                 declared=declared,
                 cells=cells,
-                pictures=pictures.row_pictures(record, report.sources.root),
                 up="../",
             ),
         )
@@ -130,8 +129,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for module in (sentences, wording, views):
+    for module in (wording, views):
         environment.filters |= dict(getmembers(module, isfunction))
+    environment.filters |= {"composition": composition, "data_budget": data_budget, "delta": delta}
     environment.filters["inline"] = lambda svg: Markup(svg[svg.index("<svg") :])
     environment.filters["anchor"] = anchor
     environment.filters["slug"] = lambda status: status.replace(" ", "-")

@@ -16,7 +16,6 @@ from dprepro.pipeline.identity import validity
 from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.validity import reason_invalid, reason_unmeasured
 from dprepro.pipeline.methods.base import Execution, Method, shares
-from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.results import records
@@ -160,7 +159,7 @@ def measure(
     for name, value in task.parameters.items():
         if name not in weights or weights[name].shape != value.shape:
             raise UserError(f"{run.name}: the weights are another network's: {shown(name)} doesn't fit")
-    method = build_method(row.method, task, settings, row.model.normalization)
+    method = settings.build_method(task, row.model.normalization)
     predictions: list[torch.Tensor] = []
     metrics = _accuracies(method, weights, data, execution, predictions.append)
     labels = np.array(data.splits["test"].labels)

@@ -16,7 +16,6 @@ from dprepro.noise.streams import Streams
 from dprepro.pipeline.data.prepared import Prepared, Split
 from dprepro.pipeline.files import digest_json
 from dprepro.pipeline.methods.base import Execution, Method, Predict, State, Task
-from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.methods.spending import Guarantee
 from dprepro.pipeline.models.model import Model
@@ -184,7 +183,7 @@ def train_run(
     path = context.checkpoint / f"{digest_json(run.name)[7:19]}.pt"
     settings = run.settings
     task = make_task(run, context.model, context.reproducible, data, execution)
-    method = build_method(context.method, task, settings, context.model.normalization)
+    method = settings.build_method(task, context.model.normalization)
     examples = len(task.labels)
     steps = settings.total_steps(examples)
     validation = data.splits["validation"]

@@ -12,8 +12,8 @@ from dprepro.errors import UserError, shown
 from dprepro.pipeline.data.raw import entry_of
 from dprepro.pipeline.ledgers.declared import input_shape
 from dprepro.pipeline.methods.base import LAST
-from dprepro.pipeline.methods.registry import build_net
 from dprepro.pipeline.methods.settings import method_settings
+from dprepro.pipeline.models.networks import build_net
 from dprepro.pipeline.params import Model, Settings
 from dprepro.pipeline.results.schema import TrainingRecord
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from dprepro.clipping.functional import Tensors
-from dprepro.pipeline.audits import final_model
 from dprepro.pipeline.audits.final_model import audit_model
 from dprepro.pipeline.audits.pair import Without
 from dprepro.pipeline.methods.base import Execution
+from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
 from dprepro.pipeline.params import Settings, load
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import FINAL_MODEL, Attack
@@ -74,14 +74,14 @@ def test_a_row_that_adds_no_noise_shows_it(
 ) -> None:
     """The mechanism doesn't add its noise, and training goes on until all is learnt by heart."""
     monkeypatch.chdir(tmp_path)
-    build = final_model.build_method
+    build = DpsgdSettings.build_method
 
     def without_noise(*arguments: Any) -> Any:
         method: Any = build(*arguments)
         method.mechanism = Exact(method.mechanism)
         return method
 
-    monkeypatch.setattr(final_model, "build_method", without_noise)
+    monkeypatch.setattr(DpsgdSettings, "build_method", without_noise)
     attack, _ = audited(tmp_path, cpu, declared(tmp_path, epochs=100, learning_rate=4.0, delta=1e-5))
     assert attack.largest > 2
 

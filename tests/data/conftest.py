@@ -31,7 +31,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tupl
     """small(key, bases=...): files whose bytes become the official edition, and where they lie."""
 
     def make(key: str, **routes) -> tuple[Entry, Path]:
-        entry = catalog.get(key)
+        entry = catalog.catalogued(key)
         folder = tmp_path / "published" / key
         folder.mkdir(parents=True)
         synthetic.write(entry, *COUNTS[key], folder)

@@ -20,7 +20,7 @@ def settings():
 
 
 def test_every_image_is_the_published_one_and_has_its_label(tmp_path):
-    entry, published = catalog.get("mnist"), load_digits()
+    entry, published = catalog.catalogued("mnist"), load_digits()
     digits.write(entry, tmp_path)
     parts = [
         formats.read("idx", [tmp_path / file.name for file in files])
@@ -36,7 +36,7 @@ def test_every_image_is_the_published_one_and_has_its_label(tmp_path):
 
 
 def test_bytes_are_the_same_on_every_machine(tmp_path):
-    digits.write(catalog.get("mnist"), tmp_path)
+    digits.write(catalog.catalogued("mnist"), tmp_path)
     assert digest_files(tmp_path, tmp_path.iterdir()) == (
         "sha256:c638c351bd02572aa059a441112929445dcf32b30a8e1a27e1b3f78a833970e2"
     )

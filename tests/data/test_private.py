@@ -11,7 +11,7 @@ import numpy as np
 import pandas
 import pytest
 
-from dprepro.pipeline import params, verification
+from dprepro.pipeline import params
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.own import private, rows
 from dprepro.pipeline.data.own.files import FOLDER
@@ -86,19 +86,16 @@ def test_a_failure_leaves_no_link_and_git_ignoring(project: Path, said: str, giv
 
 
 def test_what_git_has_is_refused(project: Path) -> None:
-    """Before it is read, by `dprepro verify`, and before a commit; also under another name."""
+    """Before it is read, and before a commit; also under another name."""
     Path("mine.npz").write_bytes(Path("../scans.npz").read_bytes())
     git("add", "mine.npz")
     assert "mine.npz: private, and git tracks it" in refusal_of(lambda: new("--npz", "mine.npz"))
     git("rm", "--cached", "--quiet", "mine.npz")
     new("--npz", "mine.npz")
-    assert not [check for check in verification.verify(params.load()) if check.wrong]
+    assert not private.private_files(params.load().own)
     Path("copies").mkdir()
     Path("copies/some other name").write_bytes(Path("mine.npz").read_bytes())
     git("add", "-A")
-    (wrong,) = [check for check in verification.verify(params.load()) if check.wrong]
-    assert wrong.subject == "own.mine"
-    assert str(wrong.wrong).startswith("copies/some other name: private, and git tracks it")
     hook = [sys.executable, "-m", "dprepro.pipeline.data.own.private"]
     told = subprocess.run(hook, capture_output=True, text=True, check=False)
     assert told.returncode == 1

@@ -25,7 +25,7 @@ def made(tmp_path_factory):
     root = tmp_path_factory.mktemp("made")
     for key in DIGESTS:
         (root / key).mkdir()
-        synthetic.write(catalog.get(key), COUNTS["train"], COUNTS["test"], root / key)
+        synthetic.write(catalog.catalogued(key), COUNTS["train"], COUNTS["test"], root / key)
     return root
 
 
@@ -36,19 +36,21 @@ def test_bytes_are_the_same_on_every_machine(made, key):
 
 @pytest.mark.parametrize(("key", "shape"), [("fashion-mnist", (1, 28, 28)), ("odd-sizes", (1, 30, 17))])
 def test_a_laboratorys_own_data_set_is_made_too(tmp_path, key, shape):
-    entry = dataclasses.replace(catalog.get("mnist"), key=key, shape=shape)
+    entry = dataclasses.replace(catalog.catalogued("mnist"), key=key, shape=shape)
     synthetic.write(entry, 60, 20, tmp_path)
     files = entry.editions["official"].train
     examples = formats.read("idx", [tmp_path / file.name for file in files])
     assert examples.inputs.shape == (60, *shape)
     mnist = tmp_path / "mnist"
     mnist.mkdir()
-    synthetic.write(catalog.get("mnist"), 60, 20, mnist)
+    synthetic.write(catalog.catalogued("mnist"), 60, 20, mnist)
     assert (mnist / files[0].name).read_bytes() != (tmp_path / files[0].name).read_bytes()
 
 
 def test_texts_of_more_classes_are_made_too(tmp_path):
-    entry = dataclasses.replace(catalog.get("ag-news"), key="twelve", classes=tuple(map(str, range(12))))
+    entry = dataclasses.replace(
+        catalog.catalogued("ag-news"), key="twelve", classes=tuple(map(str, range(12)))
+    )
     synthetic.write(entry, 60, 24, tmp_path)
     (file,) = entry.editions["official"].train
     assert set(formats.read("ag-news", [tmp_path / file.name]).labels.tolist()) == set(range(12))
@@ -59,7 +61,7 @@ EDITIONS = [(key, name) for key, entry in catalog.catalog().items() for name in 
 
 @pytest.mark.parametrize(("key", "name"), EDITIONS)
 def test_every_file_is_pinned(key, name):
-    edition = catalog.get(key).edition(name)
+    edition = catalog.catalogued(key).edition(name)
     for file in (*edition.files, *(archive.file for archive in edition.archives)):
         assert file.size > 0
         assert re.fullmatch(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}", file.checksum)
@@ -70,4 +72,4 @@ def test_every_file_is_pinned(key, name):
 
 def test_an_unknown_data_set_is_a_line():
     with pytest.raises(UserError, match=r"raw\.svhn: not in the catalogue; allowed: mnist, kmnist"):
-        catalog.get("svhn")
+        catalog.catalogued("svhn")

@@ -24,7 +24,6 @@ from dprepro.pipeline.export.networks import (
     tensors_of,
 )
 from dprepro.pipeline.methods.base import Relevances
-from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.training.loop import SeedRun, make_task
 from tests.methods.examples import made_up
@@ -57,7 +56,7 @@ def trained_on(key: str, data: Prepared) -> tuple[Network, Architecture]:
     if row.data in BROAD.relevances:
         public = BROAD.relevances[row.data].of == "public"
         task = replace(task, relevance=Relevances(torch.rand(task.inputs.shape[1:]), 6, public, not public))
-    method = build_method(row.method, task, settings, row.model.normalization)
+    method = settings.build_method(task, row.model.normalization)
     with torch.no_grad():
         moved = {name: value + 0.05 * torch.randn_like(value) for name, value in task.parameters.items()}
         state = method.init() | {"parameters": moved}

@@ -11,7 +11,7 @@ import torch
 from dprepro.clipping.normalization import initial_statistics
 from dprepro.errors import UserError
 from dprepro.pipeline import params
-from dprepro.pipeline.methods.registry import build_net
+from dprepro.pipeline.models.networks import build_net
 from dprepro.pipeline.transport import networks
 from dprepro.pipeline.transport.networks import check_network
 

@@ -31,7 +31,6 @@ from dprepro.clipping.functional import Tensors
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.base import Method, Relevances, Task
-from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.training.loop import SeedRun, make_task
@@ -173,7 +172,7 @@ def method_of(kind: Kind, settings: Settings) -> tuple[Method, Task]:
         public = relevance.of == "public"
         task = replace(task, relevance=Relevances(mean, EXAMPLES, public=public, informed=not public))
     with in_float64():
-        return build_method(kind.row.method, task, level, kind.row.model.normalization), task
+        return level.build_method(task, kind.row.model.normalization), task
 
 
 @dataclass(frozen=True)

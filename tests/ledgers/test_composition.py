@@ -58,8 +58,7 @@ def searched(
     line = settings.rows["made-up"]
     configs = [line.configured(*line.levels, values) for values in tried]
     guarantees = [
-        declared_guarantee(method, config, line.model, "small", EXAMPLES, settings, tmp_path)
-        for config in configs
+        declared_guarantee(config, line.model, "small", EXAMPLES, settings, tmp_path) for config in configs
     ]
     recorded = [
         {"seeds": seeds, "spent": guarantee and TrainingSpent.of(guarantee, config.total_steps(EXAMPLES))}

@@ -315,7 +315,7 @@ def test_a_packages_data_set_is_fetched(tmp_path: Path, monkeypatch: pytest.Monk
     mirror, project, package = (tmp_path / name for name in ("mirror", "project", "others/data_sets"))
     for folder in (mirror, project, package):
         folder.mkdir(parents=True)
-    mnist = catalog.get("mnist")
+    mnist = catalog.catalogued("mnist")
     synthetic.write(mnist, 70, 20, mirror)
 
     def pinned(files: tuple[File, ...]) -> tuple[File, ...]:

@@ -80,13 +80,14 @@ def test_a_release_is_the_clipped_sum_to_the_rounding_that_its_noise_covers(at_o
     assert released(net, INPUTS[:0], LABELS[:0]).count_nonzero() == 0
 
 
-@pytest.mark.parametrize("size", [300, 1000])
+@pytest.mark.parametrize("size", [150, 300, 1000])
 @pytest.mark.usefixtures("without_noise")
 def test_parts_in_float32_are_within_the_rounding_that_the_noise_covers(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of layers that an example uses once and at several places, in several passes."""
-    monkeypatch.setattr(gradients, "HELD_FLOATS", 100 * 256)
+    monkeypatch.setattr(gradients, "CACHED_FLOATS", 0)
+    monkeypatch.setattr(gradients, "GROUP_FLOATS", 11 * 256)
     monkeypatch.setattr(layer_gradients, "CACHE_FLOATS", 1000)
     torch.manual_seed(0)
     places = [nn.Unflatten(1, (5, 4)), nn.Linear(4, 64), nn.Tanh(), nn.Flatten(), nn.Linear(320, 3)]

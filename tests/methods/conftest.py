@@ -11,7 +11,6 @@ from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.batch_clipping.settings import BatchClippingSettings
 from dprepro.pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
-from dprepro.pipeline.methods.registry import build_method
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.methods.tan.settings import TanSettings
 from dprepro.pipeline.models.model import Model
@@ -33,7 +32,7 @@ def build(
 ) -> Any:
     """Method for a training with ``settings``; ``task`` replaces fields of its task."""
     made = make_task(SeedRun("level", 0, settings), model, seeded, data, how, noise)
-    return build_method(settings.method, replace(made, **task), settings, model.normalization)
+    return settings.build_method(replace(made, **task), model.normalization)
 
 
 def flat(tensors: dict[str, Tensor]) -> Tensor:

@@ -10,8 +10,8 @@ import torch
 from dprepro.pipeline.data.catalog import catalog
 from dprepro.pipeline.data.prepared import Prepared, Split
 from dprepro.pipeline.methods.base import Execution
-from dprepro.pipeline.methods.registry import build_net
 from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.networks import build_net
 from dprepro.pipeline.params import Row, Settings
 
 CPU = Execution(torch.device("cpu"), physical=64)

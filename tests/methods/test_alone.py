@@ -11,7 +11,7 @@ from dprepro.clipping.gradients import ClippedSum, PerExample
 from dprepro.clipping.limits import ClipLimits
 from dprepro.errors import UserError
 from dprepro.pipeline.methods import private_steps
-from dprepro.pipeline.methods.registry import build_net
+from dprepro.pipeline.models.networks import build_net
 from tests.conftest import make_data
 from tests.methods.conftest import ALONE, PLAIN, batch_clipping, build, tan
 

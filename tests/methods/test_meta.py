@@ -21,8 +21,8 @@ from dprepro.pipeline.methods.base import Execution, Method, Relevances, Task, a
 from dprepro.pipeline.methods.batch_clipping import method as batch_clipping
 from dprepro.pipeline.methods.laplace import adlm, perturbed
 from dprepro.pipeline.methods.private_steps import PrivateSteps
-from dprepro.pipeline.methods.registry import build_method, build_net
 from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.networks import build_net
 from dprepro.pipeline.pretrained.lrp import relevances
 from dprepro.pipeline.training.loop import SeedRun, make_task
 from tests.methods.examples import made_up, shape_of
@@ -75,7 +75,7 @@ def built(key: str, run: SeedRun, data: Prepared) -> tuple[Task, Method]:
         mean = torch.empty(task.inputs.shape[1:], dtype=torch.float64, device="meta")
         relevance = Relevances(mean, len(task.labels), about.of == "public", informed=True)
         task = replace(task, relevance=relevance)
-    return task, build_method(row.method, task, run.settings, row.model.normalization)
+    return task, run.settings.build_method(task, row.model.normalization)
 
 
 def small(configured: Any) -> Any:

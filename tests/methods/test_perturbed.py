@@ -28,9 +28,9 @@ from dprepro.pipeline.methods.laplace.settings import (
     IlmSettings,
 )
 from dprepro.pipeline.methods.laplace.split_network import split_network
-from dprepro.pipeline.methods.registry import build_net
 from dprepro.pipeline.methods.spending import NOISELESS, NetworkSizes
 from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.networks import build_net
 from dprepro.pipeline.training.checkpoints import Checkpoint
 from dprepro.pipeline.training.loop import Context, Progress, SeedRun
 from dprepro.pipeline.training.side_by_side import train_runs

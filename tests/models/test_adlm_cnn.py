@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from dprepro.clipping.normalization import BatchStatistics
-from dprepro.pipeline.methods.registry import build_net
 from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.networks import build_net
 from dprepro.pipeline.models.normalization import LocalResponse
 
 

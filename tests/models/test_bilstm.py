@@ -7,10 +7,10 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from dprepro.errors import UserError
-from dprepro.pipeline.methods.registry import build_net
 from dprepro.pipeline.models import bilstm
 from dprepro.pipeline.models.bilstm import BiLSTM, Direction
 from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.networks import build_net
 
 LENGTHS = (5, 1, 3)
 

@@ -8,6 +8,7 @@ from dp_accounting.pld import PLDAccountant
 from scipy.stats import norm
 
 from dprepro.accountants.attack_risk import (
+    _envelope,
     curve_of_lines,
     curve_of_losses,
     curve_of_profile,
@@ -123,3 +124,16 @@ def test_a_delta_that_rounds_to_almost_1_gives_no_mu() -> None:
     almost = np.nextafter(1, 0)
     curve = curve_of_lines(np.array([0.0, 2e6]), np.array([almost, almost]))
     assert gaussian_mu(curve, 1e-300) == np.inf
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 2000])
+def test_the_envelope_is_convex_and_below_all_points_with_corners_among_them(count: int) -> None:
+    points = np.random.default_rng(0).random((2, count))
+    points[1, ::2] = 0.1 / (0.1 + points[0, ::2])  # a convex curve, and the other points on both sides
+    x, y = _envelope(*points)
+    assert {*x} <= {*points[0]}
+    assert {*y} <= {*points[1]}
+    assert (points[1] >= np.interp(points[0], x, y) - 1e-12).all()
+    slopes = np.diff(y) / np.diff(x)
+    assert (slopes <= 0).all()
+    assert (np.diff(slopes) > 0).all()

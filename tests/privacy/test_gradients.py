@@ -10,8 +10,17 @@ from torch.func import functional_call
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
-from dprepro.clipping.gradients import BookKeeping, Clipper, PerExample, clip_factors, works_by_example
-from dprepro.clipping.layer_gradients import Outer
+from dprepro.clipping import gradients
+from dprepro.clipping.gradients import (
+    BookKeeping,
+    Clipper,
+    Parts,
+    PerExample,
+    clip_and_sum,
+    clip_factors,
+    works_by_example,
+)
+from dprepro.clipping.layer_gradients import Full, Outer, OuterSums
 from dprepro.clipping.limits import ClipLimits
 from dprepro.clipping.normalization import BatchStatistics, measuring
 from dprepro.pipeline.models import bilstm, lenet5
@@ -189,6 +198,31 @@ def test_an_example_whose_gradient_overflows_moves_nothing(kind: str, present: f
         assert not torch.isfinite(actual.norms[4, 0])
         for name in tensors:
             torch.testing.assert_close(actual.sums[name], without.sums[name], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("broken", [None, 2, 10])
+def test_groups_of_examples_are_summed_as_gradients_in_memory(
+    broken: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gradients, "GROUP_FLOATS", 4 * (3 * 5 + 2 * 4))
+    random = torch.Generator().manual_seed(0)
+    shapes = ((6, 3), (6, 5), (6, 2), (6, 4), (7,))
+    values = [torch.randn(11, *shape, generator=random).double() for shape in shapes]
+    if broken is not None:
+        values[1][broken] = torch.inf
+    kinds = {"a": OuterSums(*values[:2]), "b": Full(values[4]), "c": OuterSums(*values[2:4])}
+    mask, losses = torch.rand(11, generator=random).double(), torch.zeros(11)
+    members = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]).double()
+    bounds = ClipLimits(members, torch.tensor([3.0, 1.0]).double())
+    in_groups = clip_and_sum(kinds, losses, mask, bounds, Parts((11,), False, False))
+    written = {
+        name: Full(torch.einsum("bpo,bpi->boi", *value)) if isinstance(value, OuterSums) else value
+        for name, value in kinds.items()
+    }
+    expected = clip_and_sum(written, losses, mask, bounds)
+    torch.testing.assert_close(in_groups, expected)
+    assert len(set(in_groups.norms[:, 0].tolist())) == 11
+    assert all(value.isfinite().all() for value in in_groups.sums.values())
 
 
 def test_each_part_has_a_bound_and_a_factor_of_its_own() -> None:

@@ -37,9 +37,9 @@ from dprepro.pipeline.methods import registry
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.noisy_weights.method import NoisyWeights
 from dprepro.pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
-from dprepro.pipeline.methods.registry import build_net
 from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.networks import build_net
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import RowTrainings, TrainingRecord, TrainingSpent

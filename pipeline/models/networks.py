@@ -1,8 +1,7 @@
-"""Training classes and networks by their names in params.yaml."""
+"""Networks by their names in params.yaml."""
 
 import warnings
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,40 +13,9 @@ from dprepro.clipping.functional import trial_results
 from dprepro.errors import UserError, printable
 from dprepro.noise.streams import initial_seed
 from dprepro.pipeline.extensions import extensions
-from dprepro.pipeline.methods.base import Method, Task
-from dprepro.pipeline.methods.settings import MethodSettings, method_settings
-from dprepro.pipeline.methods.spending import NetworkSizes
 from dprepro.pipeline.models.model import Model, architectures
 
-OURS = Path(__file__).resolve().parents[1] / "models"
-
-
-def build_method(name: str, task: Task, settings: MethodSettings, normalization: str) -> Method:
-    """Training method ``name`` for a task."""
-    return training_class(name)(task, settings, normalization)
-
-
-def network_sizes(name: str, model: Model, shape: tuple[int, ...], classes: int) -> NetworkSizes:
-    """Sizes of a model's network for the spending of method ``name``.
-
-    Args:
-        name: the method's name in params.yaml.
-        model: the row's model.
-        shape: shape of one input of the network.
-        classes: number of outputs of the network.
-
-    Raises:
-        UserError: the network can't be built, or can't be trained by the method.
-    """
-    return training_class(name).network_sizes(build_net(model, shape, classes), torch.zeros(1, *shape))
-
-
-def training_class(method: str) -> type[Method]:
-    """Training class of ``method``."""
-    settings = method_settings()[method]
-    module, name = settings.trained_by.split(".")
-    trainer: type[Method] = getattr(import_module(f"{settings.__module__.rpartition('.')[0]}.{module}"), name)
-    return trainer
+OURS = Path(__file__).resolve().parent
 
 
 def build_net(model: Model, shape: tuple[int, ...], classes: int, tested: bool = True) -> nn.Module:
