@@ -37,29 +37,18 @@ def compare(
         "beside the second's level of the same proven epsilon; where it has none, beside the level that "
         "validates best of those that spend less."
     )
-    sentences = _lacking(second, settings, comparisons), _changed(settings, first, second)
+    sentences = _lacking(second, comparisons), _changed(settings, first, second)
     for sentence in chain(*sentences, _composition(first, second)):
         console.print(sentence)
 
 
-def _lacking(second: str, settings: "Settings", comparisons: list["Comparison"]) -> Iterator[str]:
-    """Sentences on epsilons that only the first row has, with commands that add such levels to the second."""
+def _lacking(second: str, comparisons: list["Comparison"]) -> Iterator[str]:
+    """Sentences on epsilons that only the first row has."""
     from dprepro.pipeline.ledgers.sentences import upwards
 
-    planned = settings.rows[second].plan
     for comparison in comparisons:
-        if not comparison.lacking:
-            continue
-        lacks = f"{second} has no level that is proven to spend {upwards(comparison.level.proven)}"
-        if comparison.asked is None or planned:
-            asked = "" if comparison.asked is None else f", at epsilon {comparison.asked:g}"
-            why = f", as {second} has a plan" if planned else ""
-            yield f"{lacks}: declare a row with one{asked}{why}."
-        else:
-            yield (
-                f"{lacks}: `dprepro new level {second} --epsilon {comparison.asked:g}` adds one, "
-                f"`dprepro repro {second}` trains it."
-            )
+        if comparison.lacking:
+            yield f"{second} has no level that is proven to spend {upwards(comparison.level.proven)}."
 
 
 def _changed(settings: "Settings", *rows: str) -> Iterator[str]:

@@ -33,12 +33,6 @@ def plan(
         if key not in missing:
             print(f"{key}: nothing to train; {len(settings.rows[key].trainings)} stand")
     here = [each for each in planned if not each.waits]
-    parts: dict[tuple[str, str], list[float | None]] = {}
-    for each in here:
-        row = settings.rows[each.row]
-        parts.setdefault((row.paper, row.budget), []).append(each.seconds)
-    for (paper, budget), seconds in sorted(parts.items()):
-        print(f"{paper}, {budget} budget: {_total(seconds)}")
     waiting = len(planned) - len(here)
     total = _total([each.seconds for each in here])
     print(f"to train: {total}; waiting for a GPU: {counted(waiting, 'row')}")

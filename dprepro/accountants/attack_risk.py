@@ -221,8 +221,9 @@ def _envelope(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     x, y = x[order], y[order]
     first = np.concatenate([[True], np.diff(x) > 0])
     x, y = x[first], np.minimum.accumulate(y[first])
-    for _ in range(4):  # most points lie on or above the line between their neighbours: they are no corners
-        above = (x[1:-1] - x[:-2]) * (y[2:] - y[:-2]) <= (y[1:-1] - y[:-2]) * (x[2:] - x[:-2])
+    for _ in range(4):  # most points lie clearly above the line between their neighbours: they are no corners
+        lines = (y[1:-1] - y[:-2]) * (x[2:] - x[:-2])
+        above = (x[1:-1] - x[:-2]) * (y[2:] - y[:-2]) < lines * (1 + 1e-9)
         x, y = (np.delete(each, 1 + np.flatnonzero(above)) for each in (x, y))
     xs, ys = x.tolist(), y.tolist()
     hull: list[int] = []

@@ -135,6 +135,7 @@ def _interval(spending: SampledGaussian, epsilon: float) -> float:
     return GROUP_GRAIN * interval if spending.grouped else interval
 
 
+@lru_cache(maxsize=64)
 def _largest_loss(spending: SampledGaussian) -> float:
     """Largest loss of one step that counts as finite."""
     return least_epsilon(lambda epsilons: amplified_delta(spending, epsilons), INFINITE_LOSS_PROBABILITY)

@@ -19,10 +19,8 @@ an advantage of n^2 / 2^129 (Bellare et al. 1997): 2^-85 for 2^24 normal numbers
 Numbers of several keys (`Streams`) have a smaller advantage: the sum over keys of each one's.
 """
 
-from bisect import bisect
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
-from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -41,7 +39,9 @@ TICKET = 1 << 10  # units of a ticket; a random ticket chooses the cell of a num
 # Largest error of float64 in a difference of heights, in units: heights are below 2^25, and an exponential of
 # -18 to 0 has a relative error below 2^-46; in the tails, heights are below 1
 HEIGHT_ERROR = 2.0**-20
-BLOCK = 2**18  # numbers at once; for each operation on them, a thread waits for the interpreter's lock
+# numbers at once: few enough for a core's cache; threads draw more, because they wait for each other after
+# every operation (for the interpreter's lock)
+BLOCK, SHARED_BLOCK = 2**16, 2**18
 
 # Largest error of Laplace numbers at scale 1 by float64 and missing bits, for uniform numbers above LOW
 UNIFORM_ERROR, LOW = 2.0**-44, 2.0**-18
@@ -106,7 +106,7 @@ def table(bits: int) -> NormalTable:
     return NormalTable(numbers, len(used), fraction_bits, shift)
 
 
-def rounded_normal(generators: Sequence[np.random.Generator], noise: Sequence[np.ndarray], bits: int) -> None:
+def rounded_normal(generators: Iterable[np.random.Generator], noise: Sequence[np.ndarray], bits: int) -> None:
     """Draw integers: 2^bits times independent standard normals, rounded to the nearest.
 
     Args:
@@ -116,11 +116,12 @@ def rounded_normal(generators: Sequence[np.random.Generator], noise: Sequence[np
     """
     numbers, entries, fraction_bits, shift = table(bits)
     signed, unsigned = numbers.dtype, np.dtype(f"u{numbers.itemsize}")
-    indices, places = np.empty(BLOCK, np.int64), []
+    at_once = BLOCK if len(noise) == 1 else SHARED_BLOCK
+    indices, used, places = np.empty(at_once, np.int64), [], []
     for generator, integers in zip(generators, noise, strict=True):
         left = [np.empty(0, np.int64)]
-        for start in range(0, len(integers), BLOCK):
-            integer = integers[start : start + BLOCK]
+        for start in range(0, len(integers), at_once):
+            integer = integers[start : start + at_once]
             words = generator.integers(2**64, size=-(-integer.nbytes // 8), dtype=np.uint64)
             block = words.view(unsigned)[: len(integer)]
             index = indices[: len(block)]
@@ -130,11 +131,14 @@ def rounded_normal(generators: Sequence[np.random.Generator], noise: Sequence[np
             integer += block.view(signed)
             integer >>= shift
             left.append(np.flatnonzero(block >= unsigned.type(entries << fraction_bits)) + start)
+        used.append(generator)
         places.append(np.concatenate(left))
-    rest = _rest(generators, [*map(len, places)])
-    for integers, at, (cell, position) in zip(noise, places, rest, strict=True):
-        fine = (cell << fraction_bits) + (position >> np.uint64(64 - fraction_bits)).view(np.int64)
-        integers[at] = (fine + (1 << shift - 1)) >> shift
+    counts = np.array([*map(len, places)])
+    cell, position = _rest(used, counts)
+    fine = (cell << fraction_bits) + (position >> np.uint64(64 - fraction_bits)).view(np.int64)
+    rest = np.split((fine + (1 << shift - 1)) >> shift, counts.cumsum()[:-1])
+    for integers, at, exact in zip(noise, places, rest, strict=True):
+        integers[at] = exact
 
 
 def _density(points: np.ndarray) -> np.ndarray:
@@ -149,42 +153,43 @@ def _uniform(words: np.ndarray) -> np.ndarray:
     return (words >> np.uint64(1)).view(np.int64) * (2 * WORD)
 
 
-def _rest(
-    generators: Sequence[np.random.Generator], counts: Sequence[int]
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Normal numbers of the rest (see the module), for each generator as many as its count.
+def _rest(generators: Sequence[np.random.Generator], counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Normal numbers of the rest (see the module), for each generator in turn as many as its count.
 
     Returns:
-        For each generator: (count,) cells, where cell 0 begins at 0, and (count,) 64-bit positions.
+        Cells, where cell 0 begins at 0, and 64-bit positions.
     """
     covered, rest, tickets = cells()
-    tries = [32 + 7 * count // 4 for count in counts]
-    ends, draws = [*accumulate(tries)], [*zip(generators, tries, strict=True)]
-    which = tickets.take(np.concatenate([drawn.integers(len(tickets), size=size) for drawn, size in draws]))
-    words = np.concatenate(
-        [drawn.integers(2**64, size=(2, size), dtype=np.uint64) for drawn, size in draws], 1
-    )
-    (positions, heights), shares = words, _uniform(words)
-    tails = np.flatnonzero(which == len(rest))
-    which[tails] = 0
-    cell, floor, bound = which - len(rest) // 2, covered.take(which), rest.take(which)
-    for at in tails:
-        (cell[at], bound[at]), floor[at] = _tail(generators[bisect(ends, at)]), 0
-    above = _density((cell + shares[0]) / 2**CELL_BITS)
-    above -= floor + shares[1] * bound
-    accepted = above > 0
-    for at in np.flatnonzero(np.abs(above) < HEIGHT_ERROR):
-        point = int(cell[at]), positions[at], heights[at], float(floor[at]), float(bound[at])
-        accepted[at] = _lies_under(generators[bisect(ends, at)], *point)
-    found = []
-    for generator, count, start, end in zip(generators, counts, [0, *ends[:-1]], ends, strict=True):
-        places = start + np.flatnonzero(accepted[start:end])[:count]
-        numbers = cell.take(places), positions.take(places)
-        if len(places) < count:
-            (more,) = _rest([generator], [count - len(places)])
-            numbers = np.append(numbers[0], more[0]), np.append(numbers[1], more[1])
-        found.append(numbers)
-    return found
+    missing, found = counts.copy(), [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.uint64))]
+    while missing.any():
+        tries = (missing > 0) * 32 + 7 * missing // 4
+        draws, owner = [*zip(generators, tries, strict=True)], np.repeat(np.arange(len(tries)), tries)
+        which = tickets.take(np.concatenate([one.integers(len(tickets), size=size) for one, size in draws]))
+        words = np.concatenate(
+            [one.integers(2**64, size=(2, size), dtype=np.uint64) for one, size in draws], 1
+        )
+        (positions, heights), shares = words, _uniform(words)
+        tails = np.flatnonzero(which == len(rest))
+        which[tails] = 0
+        cell, floor, bound = which - len(rest) // 2, covered.take(which), rest.take(which)
+        for at in tails:
+            (cell[at], bound[at]), floor[at] = _tail(generators[int(owner[at])]), 0
+        above = _density((cell + shares[0]) / 2**CELL_BITS)
+        above -= floor + shares[1] * bound
+        accepted = above > 0
+        for at in np.flatnonzero(np.abs(above) < HEIGHT_ERROR):
+            point = int(cell[at]), positions[at], heights[at], float(floor[at]), float(bound[at])
+            accepted[at] = _lies_under(generators[int(owner[at])], *point)
+        places = np.flatnonzero(accepted)
+        owner = owner.take(places)
+        rank = np.arange(len(owner)) - owner.searchsorted(np.arange(len(tries))).take(owner)
+        first = np.flatnonzero(rank < missing.take(owner))
+        owner, places = owner.take(first), places.take(first)
+        found.append((owner, cell.take(places), positions.take(places)))
+        missing -= np.bincount(owner, minlength=len(tries))
+    owner, cell, position = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    order = owner.argsort(kind="stable")
+    return cell.take(order), position.take(order)
 
 
 def _tail(generator: np.random.Generator) -> tuple[int, float]:

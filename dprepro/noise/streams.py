@@ -151,7 +151,7 @@ class Streams:
 
         def draw(first: int) -> None:
             some = range(first, min(first + at_once, len(pieces)))
-            generators = [self._generator(f"noise/{piece}", step) for piece in some]
+            generators = (self._generator(f"noise/{piece}", step) for piece in some)
             rounded_normal(generators, pieces[some.start : some.stop], bits)
 
         # the prefetcher's thread has one

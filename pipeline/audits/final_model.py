@@ -92,8 +92,7 @@ def audit_model(
     }
     attacks = {attack.level: attack for attack in kept if attack.training == trainings.get(attack.level)}
     run = records.read_run(key, root)
-    # duration of one recorded training at each level
-    seconds = {each.level: run.seconds_of(each) for each in run.trainings} if run else {}
+    seconds = run.seconds if run else {}
 
     def write() -> Path:
         record = Audit(

@@ -130,7 +130,6 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
     from dprepro.pipeline.export.model_card import model_card
     from dprepro.pipeline.export.privacy_statement import html, privacy_statement
     from dprepro.pipeline.ledgers.compared import check_row
-    from dprepro.pipeline.ledgers.rows import is_current
     from dprepro.pipeline.reporting.wording import level_words
 
     if folder.exists() and not (folder / CONFIG).is_file():
@@ -151,11 +150,6 @@ def export(key: str, level: str | None, seed: int | None, folder: Path, settings
     ledgers, run = records.read_ledgers(key), records.read_run(key)
     assert ledgers is not None, "it is part of the record"
     assert run is not None, "it is part of the record"
-    if not is_current(ledgers, run, row.search, settings):
-        raise UserError(
-            f"{records.ledger_path(key)}: not of the row's present trainings, searches and data; run "
-            f"`dprepro ledger {key}`"
-        )
     check_row(ledgers, run, row.search, settings, quick=True)
     weights = safetensors.torch.save(
         {name: value.clone(memory_format=torch.contiguous_format) for name, value in tensors.items()},

@@ -91,6 +91,5 @@ def _timed(settings: Settings, planned: RowToTrain, runs: Mapping[str, RowTraini
 
 
 def _seconds(run: RowTrainings) -> float:
-    """Mean time of a training; those that ran together share the time."""
-    spans = {(training.started, training.ended) for training in run.trainings}
-    return sum(ended - started for started, ended in spans) / len(run.trainings)
+    """Mean time of a training."""
+    return mean(run.seconds[training.level] for training in run.trainings)

@@ -5,7 +5,7 @@ params.yaml.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import isclose, isfinite
+from math import isfinite
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
@@ -20,13 +20,13 @@ from dprepro.accountants.rdp import (
     tan_divergence,
     tan_epsilon,
 )
-from dprepro.accountants.records import MACHINE_TOLERANCE, AccountSettings, up
+from dprepro.accountants.records import AccountSettings, up
 from dprepro.errors import UserError
 from dprepro.pipeline.files import digest_json
 from dprepro.pipeline.identity.provenance import versions
 from dprepro.pipeline.ledgers.composition import row_composition
 from dprepro.pipeline.ledgers.declared import check_spending
-from dprepro.pipeline.ledgers.ledger import ledger_of, make_ledger, uses_outside
+from dprepro.pipeline.ledgers.ledger import ledger_of, make_ledger
 from dprepro.pipeline.methods.spending import Statement, statement
 from dprepro.pipeline.params import Settings, pick
 from dprepro.pipeline.params.own import OWN, OwnTable
@@ -122,32 +122,6 @@ def entries(
     ]
 
 
-def is_current(ledgers: Ledgers, run: RowTrainings, search: str | None, settings: Settings) -> bool:
-    """Return whether a row's ledgers have its present trainings, searches and uncovered uses of private data.
-
-    The bounds of each training are not computed again; `dprepro verify` does this.
-    """
-    composition = row_composition(run, search)
-    if (composition is None) != (ledgers.composition is None):
-        return False
-    if composition is not None and ledgers.composition is not None:
-        before = ledgers.composition.model_copy(update={"epsilon": composition.epsilon})
-        close = isclose(ledgers.composition.epsilon, composition.epsilon, rel_tol=MACHINE_TOLERANCE)
-        if before != composition or not close:
-            return False
-    recorded = ledgers.by_training
-    if recorded.keys() != {training.key for training in run.trainings}:
-        return False
-    unlinked = _unlinked(run.row, search, Path())
-    for training in run.trainings:
-        if training.spending is None or training.delta is None:
-            continue  # a training without privacy has no such list
-        uses = uses_outside(training, search, [*unlinked, *_uses(run, training, settings)])
-        if recorded[training.key].not_covered != uses:
-            return False
-    return True
-
-
 def _unlinked(row: str, search: str | None, root: Path) -> list[Statement]:
     """Statements on searches whose records name the row, besides its own search."""
     return [
@@ -198,9 +172,12 @@ def account(key: str, settings: Settings, root: Path = Path()) -> Path:
     )
 
 
-def account_entry(level: str, settings: AccountSettings) -> LedgerEntry:
-    """Ledger and metrics of one level."""
-    ledger = make_ledger(settings.spending, settings.total_steps, settings.delta, settings.claimed_by)
+def account_entry(
+    level: str, settings: AccountSettings, others: Sequence[ModuleType] | None = None
+) -> LedgerEntry:
+    """Ledger and metrics of one level; ``others``: further accountants, as in `make_ledger`."""
+    spent = settings.spending, settings.total_steps, settings.delta, settings.claimed_by
+    ledger = make_ledger(*spent, others=others)
     metrics = {} if ledger.mu is None else {"mu": ledger.mu}
     if settings.claimed_by == "rdp":
         metrics = renyi_metrics(settings)

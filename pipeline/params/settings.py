@@ -13,7 +13,7 @@ from dprepro.errors import UserError
 from dprepro.fields import Key, Strict
 from dprepro.pipeline.files import digest_json
 from dprepro.pipeline.methods.settings import Circumstances, MethodSettings
-from dprepro.pipeline.models.model import Below, Model
+from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.params.own import Own, OwnFeatures, OwnFiles, OwnTable
 from dprepro.pipeline.params.schema import (
     Account,
@@ -43,8 +43,6 @@ class Settings(Strict):
     # packages with methods, models and more, installed or in the folder of params.yaml
     # (`pipeline.extensions`)
     code: Packages = ()
-    # folders of other laboratories, whose results are in the figure over all papers
-    beside: tuple[Below, ...] = ()
     source: Source = Source()
     catalogued: dict[Key, Raw] = Field(alias="raw")
     own: dict[Key, Own] = Field(default_factory=dict)
@@ -60,11 +58,6 @@ class Settings(Strict):
     def raw(self) -> dict[str, Raw | OwnFiles]:
         """All raw data sets: the catalogue's and the user's own."""
         return {**self.catalogued, **self.own}
-
-    @property
-    def summaries(self) -> list[Path]:
-        """Paths of the summary tables of the other laboratories that `beside` names."""
-        return [Path(folder) / "reports/summary.csv" for folder in self.beside]
 
     def own_of(self, name: str) -> list[str]:
         """Keys of the user's own files with private or public examples of the data set ``name``."""

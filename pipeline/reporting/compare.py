@@ -4,9 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 
-from pydantic import ValidationError
-
-from dprepro.accountants.records import rounded_down
 from dprepro.errors import UserError
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.reporting.effects import difference
@@ -15,7 +12,6 @@ from dprepro.pipeline.reporting.table import Columns, RowResults, Sources, read_
 from dprepro.pipeline.reporting.verdict import Mean
 from dprepro.pipeline.results.schema import Ledger
 
-DIGITS = 4  # significant digits of a suggested setting
 METRIC = "test_accuracy"
 
 
@@ -46,7 +42,6 @@ class Comparison:
     rival: Level | None  # has an equal proven epsilon, or else a smaller one; None: no such level
     difference: Mean | None  # accuracy of the first minus that of the second
     lacking: bool  # the second row has no level with an equal proven epsilon
-    asked: float | None  # setting `epsilon` for such a level; None: none is needed or known
 
 
 def compared(first: str, second: str, settings: Settings) -> list[Comparison]:
@@ -70,8 +65,7 @@ def compared(first: str, second: str, settings: Settings) -> list[Comparison]:
         apart = difference(level.line, rival.line) if rival else None
         equal = rival is not None and level.proven <= SAME * rival.proven
         lacking = isfinite(level.proven) and bool(bounded) and not equal
-        asked = _asked(second, level.ledger, settings) if lacking else None
-        comparisons.append(Comparison(level, rival, apart, lacking, asked))
+        comparisons.append(Comparison(level, rival, apart, lacking))
     return comparisons
 
 
@@ -85,29 +79,6 @@ def _rival(epsilon: float, bounded: Sequence[Level]) -> Level | None:
     same = [rival for rival in bounded if epsilon / SAME <= rival.proven <= SAME * epsilon]
     smaller = [rival for rival in bounded if rival.proven < epsilon]
     return max(same or smaller, key=lambda rival: rival.line["validation"], default=None)
-
-
-def _asked(key: str, ledger: Ledger, settings: Settings) -> float | None:
-    """Value of the setting `epsilon` that gives row ``key`` the ledger's proven epsilon; None: not known."""
-    row, epsilon, delta = settings.rows[key], ledger.epsilon_upper, ledger.delta
-    settable = (
-        "accountant" in row.own_settings.model_fields and (row.axis or row.own_settings.axis) == "epsilon"
-    )
-    if not settable or not epsilon or not delta:
-        return None
-    try:
-        level = row.configured({"epsilon": epsilon})
-        examples = settings.split(row.data).train
-        rate, steps = level.batch / examples, level.total_steps(examples)
-        if level.accountant == "rdp":  # needs more noise at the same epsilon
-            from dprepro.accountants.calibration import noise_for, poisson_gaussian, tightest
-            from dprepro.accountants.rdp import rdp_epsilon
-
-            noise = noise_for(epsilon, delta, rate, steps, tightest(epsilon, delta, steps))
-            epsilon = rdp_epsilon(poisson_gaussian(rate, noise, steps), delta)
-    except (ValidationError, UserError):
-        return None
-    return float(rounded_down(epsilon, DIGITS))
 
 
 def _levels(key: str, sources: Sources) -> list[Level]:

@@ -37,7 +37,7 @@ def gather(settings: Settings, root: Path = Path()) -> Report:
     """
     sources = read_sources(settings, root)
     table = results(sources)
-    picture = pictures.draw(table, pictures.external_results(settings, root))
+    picture = pictures.draw(table)
     return Report(sources, table, effects(table, sources), tuple(claims(table, sources)), picture)
 
 
@@ -92,7 +92,6 @@ def _files(report: Report) -> Iterator[tuple[str, str]]:
                 record=record,
                 declared=declared,
                 cells=cells,
-                pictures=pictures.row_pictures(record, report.sources.root),
                 up="../",
             ),
         )

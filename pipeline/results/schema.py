@@ -5,6 +5,7 @@ the data, measuring needs the weights, and a ledger needs only the trainings. A 
 once, with everything about it but its accuracies; so files of two machines merge line by line.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import repeat
@@ -422,12 +423,14 @@ class RowTrainings(Strict):
                 [gone.spent] if isinstance(gone, TrainingRecord) else repeat(gone.spent, gone.trainings)
             )
 
-    def seconds_of(self, training: TrainingRecord) -> float:
-        """Processor seconds of a training; if unknown, its share of the time of those that ran together."""
-        if training.cpu_seconds is not None:
-            return training.cpu_seconds
-        together = [other for other in self.trainings if other.started == training.started]
-        return training.seconds / len(together)
+    @cached_property
+    def seconds(self) -> dict[str, float]:
+        """Mean seconds of a training at each level. Trainings that ran together share their time."""
+        together = Counter(training.started for training in self.trainings)
+        times: dict[str, list[float]] = {}
+        for training in self.trainings:
+            times.setdefault(training.level, []).append(training.seconds / together[training.started])
+        return {level: fmean(of_level) for level, of_level in times.items()}
 
 
 def is_guess(right: int, examples: int, most_frequent: int) -> bool:

@@ -1,7 +1,6 @@
 """Weights of trainings: ``runs/ROW/``, one file per training, stored by DVC and not by git."""
 
 import os
-from collections import Counter
 from collections.abc import Iterable
 from datetime import timedelta
 from math import ceil
@@ -78,20 +77,13 @@ def tensors_digest(path: Path) -> str:
     return digest(b"".join(parts))
 
 
-def seconds(run: "RowTrainings | None", levels: Iterable[str]) -> float | None:
-    """Duration of a training of each of these levels by the row's record; None if it lacks one of them."""
-    known = {each.level: each for each in run.trainings} if run else {}
-    wanted = list(levels)
-    if run is None or not all(level in known for level in wanted):
-        return None
-    together = Counter(each.started for each in run.trainings)  # they share the time
-    return sum(known[level].seconds / together[known[level].started] for level in wanted)
-
-
 def duration(run: "RowTrainings | None", levels: Iterable[str]) -> str:
-    """Words for `seconds`: 'about 0:12:00 by its record', or 'duration not known'."""
-    known = seconds(run, levels)
-    return "duration not known" if known is None else f"about {timedelta(seconds=ceil(known))} by its record"
+    """Words for the duration of a training of each of these levels, by the row's record."""
+    times = [run.seconds.get(level) if run else None for level in levels]
+    known = [each for each in times if each is not None]
+    if len(known) < len(times):
+        return "duration not known"
+    return f"about {timedelta(seconds=ceil(sum(known)))} by its record"
 
 
 def require(

@@ -10,7 +10,8 @@ from dprepro.errors import UserError
 from dprepro.pipeline.audits.rows import audit_row
 from dprepro.pipeline.data.fetch import fetch
 from dprepro.pipeline.identity.entries import entries
-from dprepro.pipeline.ledgers.rows import is_current, row_ledgers
+from dprepro.pipeline.ledgers.compared import check_row
+from dprepro.pipeline.ledgers.rows import row_ledgers
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.params import OwnFeatures
@@ -85,8 +86,9 @@ def test_a_range_that_is_withdrawn_after_the_training_is_in_the_ledger(
         row_ledgers("row", known)
         ledgers = not_none(records.read_ledgers("row"))
         assert ledgers.entries[0].ledger.not_covered.count(statement("feature_range")) == uses
-        assert is_current(ledgers, run, None, known)
-    assert not is_current(ledgers, run, None, settings)
+        check_row(ledgers, run, None, known)
+    with pytest.raises(UserError, match="not_covered"):
+        check_row(ledgers, run, None, settings)
     assert entries(settings)["ledger"] != entries(withdrawn)["ledger"]
     assert "feature_range" in declared_uses("mine", withdrawn.rows["row"].resolved[0], withdrawn, None)
 

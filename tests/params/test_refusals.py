@@ -15,7 +15,7 @@ from tests.refusal import refusal_of
 @pytest.mark.parametrize(
     ("path", "value", "line"),
     [
-        ("typo", 1, "typo: unknown key; allowed: code, beside, source, raw, own, data"),
+        ("typo", 1, "typo: unknown key; allowed: code, source, raw, own, data"),
         ("rows/one/settings/clipp", 1, "rows.one.settings.clipp: unknown key; allowed: batch, learning_rate"),
         ("rows/one/settings/early_stopping", True, "settings.early_stopping: no epsilon covers an end that"),
         ("rows/one/settings/schedule", "step", "settings.milestones: missing; 'schedule: step' needs shares"),

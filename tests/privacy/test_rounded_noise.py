@@ -106,7 +106,7 @@ def test_the_table_has_each_cell_as_often_as_its_height_says(bits: int) -> None:
 
 
 def test_what_the_table_leaves_out_has_the_probabilities_of_the_rest() -> None:
-    ((cell, positions),) = rounded_noise._rest([generator()], [200_000])
+    cell, positions = rounded_noise._rest([generator()], np.array([200_000]))
     edges = np.arange(-REACH << CELL_BITS, (REACH << CELL_BITS) + 1) / 2**CELL_BITS
     chances = np.diff(norm.cdf(edges)) - cells().table / 2.0**UNIT_BITS
     assert (chances > 0).all()
@@ -144,7 +144,7 @@ class InTails:
 
 
 def test_the_tails_are_those_of_a_normal() -> None:
-    ((cell, positions),) = rounded_noise._rest([InTails()], [60])  # type: ignore[list-item]
+    cell, positions = rounded_noise._rest([InTails()], np.array([60]))  # type: ignore[list-item]
     points = (cell + positions * WORD) / 2**CELL_BITS
     assert (np.abs(points) >= REACH).all()
     assert 15 < (points < 0).sum() < 45
@@ -262,7 +262,7 @@ def test_secret_pieces_have_keys_of_their_own_and_are_the_same_with_any_number_o
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(streams, "PIECE", 100_000)
-    monkeypatch.setattr(rounded_noise, "BLOCK", 30_000)
+    monkeypatch.setattr(rounded_noise, "SHARED_BLOCK", 30_000)
     secret, before, size = streams.Streams("a", False, torch.device("cpu")), torch.get_num_threads(), 450_007
     secret.entropy = bytes(32)
     drawn = {}
@@ -286,7 +286,8 @@ def test_secret_pieces_have_keys_of_their_own_and_are_the_same_with_any_number_o
 
 def test_a_generator_whose_tries_are_too_few_tries_again() -> None:
     """With tickets for the tails alone, few points are accepted; another generator's numbers don't move."""
-    (tails, others) = rounded_noise._rest([InTails(), generator(1)], [60, 500])  # type: ignore[list-item]
-    (alone,) = rounded_noise._rest([generator(1)], [500])
-    assert [len(part) for part in tails + others] == [60, 60, 500, 500]
-    assert all(map(np.array_equal, others, alone))
+    both = rounded_noise._rest([InTails(), generator(1)], np.array([60, 500]))  # type: ignore[list-item]
+    alone = rounded_noise._rest([generator(1)], np.array([500]))
+    for joint, expected in zip(both, alone, strict=True):
+        assert len(joint) == 560
+        assert np.array_equal(joint[60:], expected)

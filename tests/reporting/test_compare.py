@@ -8,11 +8,9 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from dprepro.accountants.calibration import noise_for, poisson_gaussian
-from dprepro.accountants.pld import pld_epsilon
 from dprepro.errors import UserError
 from dprepro.pipeline.params import parse
-from dprepro.pipeline.reporting.compare import Level, _asked, _rival, compared
+from dprepro.pipeline.reporting.compare import Level, _rival, compared
 from dprepro.pipeline.reporting.wording import signed
 from dprepro.pipeline.results import records
 from dprepro.stages.app import app
@@ -102,18 +100,6 @@ def test_of_several_levels_the_one_that_validates_best_is_taken_whatever_test_da
         rival = _rival(epsilon, bounded)
         assert rival is not None
         assert rival.line["level"] == "batch=128"
-
-
-def test_the_level_that_is_missing_is_named_and_spends_as_much() -> None:
-    """By RDP, as these rows have it: a level that asks for more, and is proven to spend this."""
-    declared = dpsgd.settings()
-    asked = _asked(dpsgd.LAYER, dpsgd.ledger(epsilon_upper=2.0), declared)
-    assert asked is not None
-    settings = declared.rows[dpsgd.LAYER].configured({"epsilon": asked})
-    rate, steps = settings.batch / 55000, settings.total_steps(55000)
-    noise = noise_for(asked, settings.delta, rate, steps, settings.accountant)
-    assert 2.0 / 1.01 < pld_epsilon(poisson_gaussian(rate, noise, steps), settings.delta) < 2.0 * 1.01
-    assert asked > 2.0
 
 
 def test_it_prints_the_differences_of_the_pages(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,15 +71,15 @@ def describe(name: str, kind: str, options: Mapping[str, Any], root: Path = Path
     place = root / asked.path
     if kind == "npz" and place.suffix.lower() in _ENDINGS["table"]:
         raise UserError(f"{place}: a table, not as --npz takes it; allowed with --table")
-    parts = {
-        ending: [path for part in declared.PARTS if (path := declared.part_of(place, part, ending)).exists()]
+    parts = (
+        [path for part in declared.PARTS if (path := declared.part_of(place, part, ending)).exists()]
         for ending in _ENDINGS[kind]
-    }
-    ending, there = max(parts.items(), key=lambda found: len(found[1]))
+    )
+    there = max(parts, key=len)
     if kind == "images":
         there = [path for path in there if declared.is_part(path)]
     if parted := len(there) == len(declared.PARTS):
-        declared.say_other_parts(place, ending)
+        declared.say_other_parts(place, there)
     if not parted and (place.is_dir() != (kind == "images") or there):
         raise UserError(f"{place}: not as --{kind} takes it; allowed: {_LAYOUTS[kind]}")
     test = asked.test

@@ -1,18 +1,15 @@
 """Files of a declaration of own data, and their digest."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from dprepro.errors import UserError, notice, reading
+from dprepro.errors import UserError, listed, notice, reading
 from dprepro.pipeline.files import OWN_BYTES, OWN_FILES, digest_file
 from dprepro.pipeline.params import PARAMS, OwnArrays, OwnFiles, OwnImages, OwnTable
 
 FOLDER = Path("data/own")  # links to files elsewhere, or copies of them; ignored by git
 PARTS = ("train", "test")
-# names of parts as people spell them, in any case
-SPELLINGS = {"train": ("train", "training"), "test": ("test", "testing", "tests")}
-OTHER_PARTS = ("val", "valid", "validation", "dev", "eval", "holdout", "unlabeled", "unlabelled")
 # folders that operating systems and archives add
 SYSTEM = ("__macosx", "@eadir", "$recycle.bin", "lost+found", "system volume information")
 # endings of images for Pillow: those of torchvision's ImageFolder, without those that need libtiff
@@ -64,20 +61,8 @@ def find(name: str, declaration: OwnFiles, root: Path) -> dict[str, Path]:
 
 
 def part_of(place: Path, part: str, ending: str = "") -> Path:
-    """Path of a part in the folder ``place``: its file, or its folder of images if ``ending`` is ''.
-
-    The part's name may be spelled as in `SPELLINGS`, in any case.
-
-    Raises:
-        UserError: two names spell the part.
-    """
-    names = {f"{spelling}{ending}" for spelling in SPELLINGS[part]}
-    found = [path for path in _listed(place) if path.name.lower() in names and path.is_dir() == (not ending)]
-    if not ending:
-        found = [path for path in found if is_part(path)]
-    if len(found) > 1:
-        raise UserError(f"{place}: {found[0].name} and {found[1].name}: allowed: one folder or file a part")
-    return found[0] if found else place / f"{part}{ending}"
+    """Path of a part in the folder ``place``: its file, or its folder of images if ``ending`` is ''."""
+    return place / f"{part}{ending}"
 
 
 def is_part(folder: Path) -> bool:
@@ -85,12 +70,10 @@ def is_part(folder: Path) -> bool:
     return len(class_folders(folder)) > 1
 
 
-def say_other_parts(place: Path, ending: str = "") -> None:
-    """Say which other parts ``place`` has beside its train and test part, because they are left out."""
-    for path in _listed(place):
-        if path.name.lower() in {f"{part}{ending}" for part in OTHER_PARTS}:
-            count = f" ({len(images_of(path)):,} images)" if path.is_dir() else ""
-            notice(f"{path}{count} is left out; the parts are train and test")
+def say_other_parts(place: Path, parts: Sequence[Path]) -> None:
+    """Say what ``place`` has beside its ``parts``, because it is left out."""
+    if others := [path.name for path in _listed(place) if path not in parts and not _is_hidden(path.name)]:
+        notice(f"{place}: left out: {listed(others)}; the parts are train and test")
 
 
 def _listed(folder: Path) -> list[Path]:
@@ -129,7 +112,7 @@ def images_of(folder: Path) -> list[Path]:
     Raises:
         UserError: an image is no regular file.
     """
-    images = [path for path in _files_of(folder)[0] if path.suffix.lower() in IMAGES]
+    images = [path for path in _files_in(folder) if _is_image(path, folder)]
     for path in images:
         check_regular(path)
     return images
@@ -137,22 +120,19 @@ def images_of(folder: Path) -> list[Path]:
 
 def say_left_out(folder: Path) -> None:
     """Say how many files of a folder of classes are no examples: hidden ones, and those of other endings."""
-    listed, hidden = _files_of(folder)
-    if hidden:
-        notice(f"{folder}: {f'{hidden:,} hidden files are' if hidden > 1 else 'a hidden file is'} left out")
-    others = Counter(path.suffix.lower() or "no ending" for path in listed)
-    for ending in IMAGES:
-        del others[ending]
-    if others:
-        counts = ", ".join(f"{ending} {count:,}" for ending, count in sorted(others.items()))
-        notice(f"{folder}: files of other endings are left out: {counts}; images end in {', '.join(IMAGES)}")
+    others = [path for path in _files_in(folder) if not _is_image(path, folder)]
+    if counts := Counter(path.suffix.lower() or "no ending" for path in others):
+        endings = ", ".join(f"{ending} {count:,}" for ending, count in sorted(counts.items()))
+        notice(f"{folder}: left out: {endings}; images end in {', '.join(IMAGES)} and are not hidden")
 
 
-def _files_of(folder: Path) -> tuple[list[Path], int]:
-    """Files below ``folder`` in the order of their names, without hidden ones; and how many are hidden."""
-    files = [path for path in sorted(folder.rglob("*")) if not path.is_dir()]
-    listed = [path for path in files if not any(map(_is_hidden, path.relative_to(folder).parts))]
-    return listed, len(files) - len(listed)
+def _files_in(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if not path.is_dir())
+
+
+def _is_image(path: Path, folder: Path) -> bool:
+    hidden = any(map(_is_hidden, path.relative_to(folder).parts))
+    return path.suffix.lower() in IMAGES and not hidden
 
 
 def _is_hidden(name: str) -> bool:
