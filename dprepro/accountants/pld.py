@@ -68,23 +68,16 @@ class PrivacyLosses:
         return deltas + self.rounding
 
     def tails(self) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Losses from 0 up, and probabilities of at least these with one data set and with the other.
-
-        Probabilities are summed from the largest loss down. At negative losses e^-loss would multiply the
-        rounding errors of Fourier transforms, and dp-accounting's distribution of adding an example has too
-        much mass.
-
-        Returns:
-            (K,) losses, the last infinite, and (K,) probabilities, for each order of the data sets.
-        """
+        """Losses >= 0 (K,), and (K,) probabilities of at least these by either data set; for both orders."""
+        # at negative losses e^-loss would multiply errors of Fourier transforms, and dp-accounting has too
+        # much mass there for adding an example; the largest losses, the rarest, are summed first
         found = []
         for part in [self.grid._pmf_remove] + [self.grid._pmf_add] * (not self.grid._symmetric):
             pmf = part.to_dense_pmf()
             values = (pmf._lower_loss + np.arange(pmf.size)) * pmf._discretization
             values, masses = values[values >= 0], np.asarray(pmf._probs)[values >= 0]
-            within, without = (
-                np.append(each[::-1].cumsum()[::-1], 0.0) for each in (masses, np.exp(-values) * masses)
-            )
+            both = np.stack([masses, np.exp(-values) * masses])[:, ::-1].cumsum(1)[:, ::-1]
+            within, without = np.pad(both, ((0, 0), (0, 1)))
             found.append((np.append(values, inf), within + pmf._infinity_mass, without))
         return found
 

@@ -134,15 +134,10 @@ def _scales(
 
 
 def _on_grid(values: list[Tensor], noise: Tensor, spacings: Tensor) -> Tensor:
-    """(D,) ``values``, as one vector, on a grid of ``spacings`` plus ``noise`` times these, in float32.
-
-    The result takes the memory of ``noise``, which is not used again, if its integers have 4 bytes.
-
-    Returns:
-        The noisy values.
-    """
+    """(D,) ``values``, as one vector, on a grid of ``spacings`` plus ``noise`` times these, in float32."""
     if noise.device.type != "cpu":
         return torch.cat(values).double().div_(spacings).round_().add_(noise).mul_(spacings).float()
+    # in place, if numbers are as long: the drawn numbers are not used again
     released = noise.view(torch.float32) if noise.dtype == torch.int32 else torch.empty(len(noise))
     # in blocks that stay in the CPU's cache; small tensors together, as an operation on one takes as long
     blocks: list[Tensor] = []
