@@ -136,7 +136,7 @@ class OuterSums(NamedTuple):
 
     def held(self, place: slice) -> Full:
         """Gradients of consecutive examples, in memory."""
-        return Full(self.left[place].transpose(1, 2) @ self.right[place])
+        return Full(torch.bmm(self.left[place].transpose(1, 2), self.right[place]))
 
 
 def is_large(gradients: Gradients) -> bool:
@@ -182,7 +182,7 @@ def squares(value: Tensor) -> Tensor:
     blocks, rest = divmod(flat.shape[1], BLOCK)
     if not blocks:
         return torch.linalg.vector_norm(flat, dim=1).square()
-    block_values = flat[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK))
+    block_values = flat[:, : blocks * BLOCK].view(-1, blocks, BLOCK)
     total = torch.linalg.vector_norm(block_values, dim=2).double().square().sum(1)
     if rest:
         total += torch.linalg.vector_norm(flat[:, -rest:], dim=1).double().square()
