@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from dprepro.errors import UserError
 from dprepro.pipeline.params import parse
-from dprepro.pipeline.reporting.compare import SAME, Level, _rival, compared
+from dprepro.pipeline.reporting.compare import Level, _rival, compared
+from dprepro.pipeline.reporting.privacy import SAME
 from dprepro.pipeline.reporting.wording import signed
 from dprepro.pipeline.results import records
 from dprepro.stages.app import app
