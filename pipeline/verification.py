@@ -26,6 +26,7 @@ from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.ledgers.compared import check_ledgers, check_row, check_search
 from dprepro.pipeline.ledgers.declared import check_spending
+from dprepro.pipeline.ledgers.ledger import fast_accountants
 from dprepro.pipeline.ledgers.rows import account_entry
 from dprepro.pipeline.params import PARAMS, Row, Settings, pick
 from dprepro.pipeline.params.documents import parse_yaml
@@ -36,6 +37,7 @@ from dprepro.pipeline.transport.dvclock import LOCK, Lock, stages_of
 
 # largest allowed difference, in seconds, between the clocks of two machines: one commits, one trains
 CLOCKS = 600.0
+SLOW = "epsilons of slow accountants: `dprepro verify` compares them"
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def verify(settings: Settings, lines: Collection[str] = ()) -> Iterator[Finding]
         yield _finding(f"{path}", partial(_search, path.stem, settings, lock, ledgers))
     for key in settings.accounts:
         if key in lines or (not lines and records.ledger_path(key).exists()):
-            yield _finding(key, partial(_account, key, settings))
+            yield _finding(key, partial(_account, key, settings, bool(lines)))
     for key in settings.rows:
         has_records = records.run_path(key).exists() or records.ledger_path(key).exists()
         if key in lines or (not lines and has_records):
@@ -118,12 +120,15 @@ def _prepared(name: str, settings: Settings) -> None:
         check_file(folder / "vocabulary.txt", text["digest"])
 
 
-def _account(key: str, settings: Settings) -> str | None:
+def _account(key: str, settings: Settings, quick: bool) -> str | None:
+    """Compare an account's ledgers; ``quick``: as in `_row`."""
     line, stored = settings.accounts[key], records.read_ledgers(key)
     if stored is None:
         return "it has no ledger"
-    check_ledgers(stored, [account_entry(line.level(resolved), resolved) for resolved in line.resolved])
-    return None
+    others = fast_accountants() if quick else None
+    computed = [account_entry(line.level(resolved), resolved, others) for resolved in line.resolved]
+    check_ledgers(stored, computed, quick=quick)
+    return SLOW if quick else None
 
 
 def _search(name: str, settings: Settings, lock: Lock, ledgers: Callable[[], dict[str, str]]) -> str | None:
@@ -269,7 +274,7 @@ def _row(key: str, settings: Settings, lock: Lock, quick: bool) -> str | None:
                 f"{PARAMS} has; `dprepro train {key}`"
             )
     check_spending(run, settings)
-    unchecked = ["epsilons of slow accountants: `dprepro verify` compares them"] if quick else []
+    unchecked = [SLOW] if quick else []
     if ledgers is None:
         unchecked = [f"epsilon: there is no ledger; `dprepro ledger {key}` makes it"]
     else:

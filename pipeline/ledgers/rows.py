@@ -172,9 +172,12 @@ def account(key: str, settings: Settings, root: Path = Path()) -> Path:
     )
 
 
-def account_entry(level: str, settings: AccountSettings) -> LedgerEntry:
-    """Ledger and metrics of one level."""
-    ledger = make_ledger(settings.spending, settings.total_steps, settings.delta, settings.claimed_by)
+def account_entry(
+    level: str, settings: AccountSettings, others: Sequence[ModuleType] | None = None
+) -> LedgerEntry:
+    """Ledger and metrics of one level; ``others``: further accountants, as in `make_ledger`."""
+    spent = settings.spending, settings.total_steps, settings.delta, settings.claimed_by
+    ledger = make_ledger(*spent, others=others)
     metrics = {} if ledger.mu is None else {"mu": ledger.mu}
     if settings.claimed_by == "rdp":
         metrics = renyi_metrics(settings)

@@ -101,7 +101,7 @@ def test_the_bound_of_coordinates_is_that_of_their_product() -> None:
 def test_rows_are_attacked_and_float32_noise_does_not_hold_and_noise_on_a_grid_does(key: str) -> None:
     row = SETTINGS.rows[key]
     with (
-        patch("dprepro.pipeline.audits.mechanism.LONGEST", 1),
+        patch.multiple("dprepro.pipeline.audits.mechanism", LONGEST=1, ROUNDS=1),
         patch("dprepro.pipeline.audits.pair.NUMBERS", 0),
     ):
         shown = list(attacks_on(key, row, row.resolved[-1], SETTINGS))
@@ -117,7 +117,7 @@ def test_rows_are_attacked_and_float32_noise_does_not_hold_and_noise_on_a_grid_d
 def test_a_row_with_seeded_noise_is_attacked_with_the_noise_that_it_has() -> None:
     row = SETTINGS.rows["davody-t5-lenet5"].model_copy(update={"reproducible": True})
     with (
-        patch("dprepro.pipeline.audits.mechanism.LONGEST", 1),
+        patch.multiple("dprepro.pipeline.audits.mechanism", LONGEST=1, ROUNDS=1),
         patch("dprepro.pipeline.audits.pair.NUMBERS", 0),
     ):
         attacks = list(attacks_on("seeded", row, row.resolved[-1], SETTINGS))

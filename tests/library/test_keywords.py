@@ -1,12 +1,11 @@
 """Networks whose forward takes keywords, such as those of Hugging Face: sums, noise and replay."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from transformers import BatchEncoding, BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel
 
 import dprepro
 from dprepro import sums as private_sums
@@ -22,7 +21,9 @@ LABELS = torch.randint(3, (8,), generator=SEEDED)
 BATCH = {"input_ids": WORDS * PRESENT, "attention_mask": PRESENT}
 
 
-def bert(dropout: float = 0.0) -> BertForSequenceClassification:
+def bert(dropout: float = 0.0) -> Any:
+    from transformers import BertConfig, BertForSequenceClassification  # which takes seconds
+
     torch.manual_seed(0)
     sizes: dict[str, Any] = {"vocab_size": 90, "max_position_embeddings": 16, "num_labels": 3}
     widths: dict[str, Any] = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -30,7 +31,9 @@ def bert(dropout: float = 0.0) -> BertForSequenceClassification:
     return BertForSequenceClassification(BertConfig(**sizes, **widths, **dropouts, intermediate_size=16))
 
 
-def gpt() -> GPT2LMHeadModel:
+def gpt() -> Any:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
     torch.manual_seed(0)
     sizes: dict[str, Any] = {"vocab_size": 90, "n_positions": 16, "n_embd": 8, "n_layer": 1, "n_head": 2}
     return GPT2LMHeadModel(GPT2Config(**sizes, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0))
@@ -48,6 +51,8 @@ def way(net: nn.Module) -> list[str]:
 @pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("mask", ["of tokens", "of attention"])
 def test_sums_of_a_network_with_keywords_are_those_of_single_examples(mask: str, frozen: bool) -> None:
+    from transformers import BatchEncoding
+
     net = bert().double()
     net.bert.embeddings.requires_grad_(not frozen)
     norms, expected = alone(net, {**BATCH, "labels": LABELS}, LABELS, CLIP, own_loss)
@@ -177,25 +182,25 @@ IMAGES = {"image": torch.rand(8, 1, 6, 6), "numbers": torch.rand(8, 4)}
 @pytest.mark.parametrize(
     ("network", "inputs", "labels", "says"),
     [
-        (bert(), BATCH, None, "labels: None, and the network returns no loss; needed: labels as an"),
-        (bert(), {**BATCH, "labels": LABELS}, LABELS, "labels: given, and the network returns a loss"),
+        (bert, BATCH, None, "labels: None, and the network returns no loss; needed: labels as an"),
+        (bert, {**BATCH, "labels": LABELS}, LABELS, "labels: given, and the network returns a loss"),
         (
-            bert(),
+            bert,
             {"input_ids": WORDS, "attention_mask": PRESENT[:3]},
             LABELS,
             r"\['attention_mask'\]: of shape",
         ),
-        (bert(), {"input_ids": WORDS.tolist()}, LABELS, r"inputs\['input_ids'\]: list is not allowed"),
-        (bert(), {"words": WORDS}, LABELS, "the network doesn't take one random input"),
-        (bert(), {"input_ids": WORDS + 50}, LABELS, "inputs: index out of range in self; allowed: tokens"),
-        (bert(), {}, LABELS, "inputs: no tensor; needed: one by keyword, or more"),
-        (gpt(), BATCH, LABELS, r"the network makes \(1, 6, 90\) of 1 examples; needed: \(1, classes\)"),
-        (nn.Linear(6, 3), WORDS.float(), None, "labels: None; allowed: with inputs by keyword"),
-        (Mixed(), IMAGES, LABELS, "the network mixes examples: in a batch of 2 logits are"),
+        (bert, {"input_ids": WORDS.tolist()}, LABELS, r"inputs\['input_ids'\]: list is not allowed"),
+        (bert, {"words": WORDS}, LABELS, "the network doesn't take one random input"),
+        (bert, {"input_ids": WORDS + 50}, LABELS, "inputs: index out of range in self; allowed: tokens"),
+        (bert, {}, LABELS, "inputs: no tensor; needed: one by keyword, or more"),
+        (gpt, BATCH, LABELS, r"the network makes \(1, 6, 90\) of 1 examples; needed: \(1, classes\)"),
+        (lambda: nn.Linear(6, 3), WORDS.float(), None, "labels: None; allowed: with inputs by keyword"),
+        (Mixed, IMAGES, LABELS, "the network mixes examples: in a batch of 2 logits are"),
     ],
 )
 def test_keywords_that_have_no_clipped_sum_are_a_line(
-    network: nn.Module, inputs: Any, labels: Any, says: str
+    network: Callable[[], nn.Module], inputs: Any, labels: Any, says: str
 ) -> None:
     with pytest.raises(dprepro.UserError, match=says):
-        dprepro.clipped_sum(network, inputs, labels, CLIP)
+        dprepro.clipped_sum(network(), inputs, labels, CLIP)
