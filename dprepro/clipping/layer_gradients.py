@@ -136,11 +136,13 @@ class OuterSums(NamedTuple):
 
     def held(self, place: slice) -> Full:
         """Gradients of consecutive examples, in memory."""
-        return Full(self.left[place].transpose(1, 2) @ self.right[place])
+        return Full(torch.bmm(self.left[place].transpose(1, 2), self.right[place]))
 
 
 def is_large(gradients: Gradients) -> bool:
-    """Return whether gradients are in one tensor whose conversion to float64 takes longer than its sums."""
+    """Return whether sums of many parts in float32 take less time than one sum in float64."""
+    if isinstance(gradients, Outer):
+        return gradients.left.shape[1] * gradients.right.shape[1] > CACHE_FLOATS // 8
     return isinstance(gradients, Full) and gradients.value.numel() > CACHE_FLOATS
 
 
@@ -158,10 +160,9 @@ def of_examples(gradients: Any, place: slice, copied: bool = True) -> Gradients:
     Returns:
         Gradients of the same kind.
     """
-    tensors = {name: value for name, value in gradients._asdict().items() if isinstance(value, Tensor)}
-    values = {name: value[place] for name, value in tensors.items()}
-    part: Gradients = gradients._replace(
-        **{name: value.clone() if copied else value for name, value in values.items()}
+    values = (value[place] if isinstance(value, Tensor) else value for value in gradients)
+    part: Gradients = type(gradients)(
+        *(value.clone() if copied and isinstance(value, Tensor) else value for value in values)
     )
     return part
 
@@ -181,7 +182,7 @@ def squares(value: Tensor) -> Tensor:
     blocks, rest = divmod(flat.shape[1], BLOCK)
     if not blocks:
         return torch.linalg.vector_norm(flat, dim=1).square()
-    block_values = flat[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK))
+    block_values = flat[:, : blocks * BLOCK].view(-1, blocks, BLOCK)
     total = torch.linalg.vector_norm(block_values, dim=2).double().square().sum(1)
     if rest:
         total += torch.linalg.vector_norm(flat[:, -rest:], dim=1).double().square()
@@ -229,7 +230,7 @@ def rule_for(layer: nn.Module) -> Rule:
 
 def _flat_positions(uses: list[Tensor]) -> Tensor:
     """(B, P, C) tensor of P positions: all uses of a layer that acts on the last dimension (C) only."""
-    flat = [use.reshape(len(use), -1, use.shape[-1]) for use in uses]
+    flat = [use if use.dim() == 3 else use.reshape(len(use), -1, use.shape[-1]) for use in uses]
     return torch.cat(flat, 1) if len(flat) > 1 else flat[0]
 
 
