@@ -279,13 +279,15 @@ def _clipped_sum(
 ) -> ClippedSum:
     """`clipped_sum`; ``parts``: as in `_parts`."""
     network = getattr(network, "_orig_mod", network)  # of torch.compile
-    is_compiled = any("_orig_mod" in part._modules or part._compiled_call_impl for part in network.modules())
+    layers = list(network.modules())
+    is_compiled = any("_orig_mod" in layer._modules or layer._compiled_call_impl for layer in layers)
     with torch.compiler.set_stance("force_eager") if is_compiled else nullcontext():
-        return _sum_of_network(network, inputs, labels, clip, loss, reference, parts)
+        return _sum_of_network(network, layers, inputs, labels, clip, loss, reference, parts)
 
 
 def _sum_of_network(
     network: nn.Module,
+    layers: list[nn.Module],
     inputs: Inputs,
     labels: Tensor | None,
     clip: float,
@@ -325,10 +327,10 @@ def _sum_of_network(
                 f"network: {name} is {value.dtype}, whose rounding moves a sum by more than its bound; "
                 "allowed: float32, float64"
             )
-    state = (tuple(tensors), _state(network))
+    state = (tuple(tensors), _state(layers))
     last, objects, tested = _FACTORIES.get(network, (None, [], {}))
     if last != state or any(each() is None for each in objects):  # an object that is gone may leave its id
-        objects, tested = _references(network), {}
+        objects, tested = _references(layers), {}
         _FACTORIES[network] = state, objects, tested
     names = () if isinstance(inputs, Tensor) else tuple(inputs)
     kind: Any = (names, *((value.shape[1:], value.dtype, value.device) for value in each), reference)
@@ -357,10 +359,11 @@ def _sum_of_network(
         with torch.no_grad(), unchanged(own):
             clipper: Clipper = factory(network, loss)
             if parts is not None:
+                is_divided = len(parts.sizes) > 1 or parts.in_float64
                 is_fast = isinstance(clipper, BookKeeping)
-                if not parts.is_one and not (is_fast and parts.sizes[0] >= LEAST_SUM):
+                if is_divided and not (is_fast and parts.sizes[0] >= LEAST_SUM):
                     bounds = bounds.double()
-                if is_fast:
+                if isinstance(clipper, BookKeeping):
                     clipper = partial(clipper, parts=parts)
             return clipper(tensors, inputs, labels, unit.expand(len(labels)), bounds)
     except (UserError, MemoryError, torch.OutOfMemoryError):
@@ -404,20 +407,20 @@ def _classes(network: nn.Module, example: Inputs) -> tuple[int, bool]:
     return logits.shape[1], has_own_loss(outputs)
 
 
-def _references(network: nn.Module) -> list[ref[Any]]:
-    """Weak references to a network's layers and their attributes, except simple ones and containers."""
-    objects = (part for layer in network.modules() for part in (layer, *vars(layer).values()))
+def _references(layers: list[nn.Module]) -> list[ref[Any]]:
+    """Weak references to layers and their attributes, except simple ones and containers."""
+    objects = (part for layer in layers for part in (layer, *vars(layer).values()))
     return [ref(part) for part in objects if type(part).__weakrefoffset__]
 
 
-def _state(network: nn.Module) -> list[Any]:
-    """Attributes of a network's layers: values of simple ones, ids of others, and keys, such as of hooks."""
+def _state(layers: list[nn.Module]) -> list[Any]:
+    """Attributes of layers: values of simple ones, ids of others, and keys, such as of hooks."""
     return [
         (
             id(layer),
             name,
             value if isinstance(value, _PLAIN) else (id(value), isinstance(value, dict) and tuple(value)),
         )
-        for layer in network.modules()
+        for layer in layers
         for name, value in vars(layer).items()
     ]

@@ -22,7 +22,6 @@ from functools import lru_cache
 from math import exp, isfinite, log
 
 import numpy as np
-from dp_accounting.pld.pld_pmf import PLDPmf
 from scipy.stats import norm
 
 from dprepro.accountants.gaussian import Profile, unamplified
@@ -101,31 +100,11 @@ def laplace_risk(epsilon: float) -> Risk:
 
 
 def curve_of_losses(losses: PrivacyLosses) -> Curve:
-    """Trade-off curve of privacy loss distributions, valid for adding and for removing an example."""
-    grid = losses.grid
-    parts = [_called_out(grid._pmf_remove, losses.rounding)]
-    if not grid._symmetric:
-        parts.append(_called_out(grid._pmf_add, losses.rounding))
-    alphas, betas = (np.concatenate(rates) for rates in zip(*parts, strict=True))
+    """Trade-off curve of privacy loss distributions, from attacks with a threshold y >= 0 on the loss."""
+    _, above, alphas = (np.concatenate(parts) for parts in zip(*losses.tails(), strict=True))
+    alphas, betas = alphas.clip(max=1.0), (1 - above - losses.rounding).clip(0.0, 1.0)
     x, y = _envelope(np.concatenate([alphas, betas]), np.concatenate([betas, alphas]))
     return Curve(lambda rates: np.interp(rates, x, y), x, float((1 - x - y).max()))
-
-
-def _called_out(distribution: PLDPmf, rounding: float) -> tuple[np.ndarray, np.ndarray]:
-    """Error rates of the attacks with a threshold y >= 0 on the loss.
-
-    Rates are summed from the largest loss down. At negative losses e^-y would multiply the rounding errors of
-    Fourier transforms, and dp-accounting's distribution of adding an example has too much mass.
-
-    Returns:
-        (K,) false-positive and (K,) false-negative rates.
-    """
-    pmf = distribution.to_dense_pmf()
-    values = (pmf._lower_loss + np.arange(pmf.size)) * pmf._discretization
-    values, masses = values[values >= 0], np.asarray(pmf._probs)[values >= 0]
-    alphas = np.append((np.exp(-values) * masses)[::-1].cumsum()[::-1], 0.0)
-    above = np.append(masses[::-1].cumsum()[::-1], 0.0) + pmf._infinity_mass
-    return alphas.clip(max=1.0), (1 - above - rounding).clip(0.0, 1.0)
 
 
 def curve_of_profile(profile: Profile, epsilon: float) -> Curve:

@@ -10,6 +10,7 @@ from dprepro.accountants.records import AccountantEpsilon, SampledGaussian, libr
 SLOW_IMPORT = ("rdp (opacus)", "prv (opacus)")  # names of these epsilons; Opacus imports torch
 # largest epsilon for Opacus's PRV accountant; above, the accountant takes minutes and returns infinity
 PRV_LARGEST = 1e2
+PRV_ERROR = 0.01  # half-width of its interval
 # most steps, because the accountant's grid gets finer with more; smallest delta that its transforms resolve
 PRV_MOST_STEPS, PRV_LEAST_DELTA = 1_000_000, 1e-10
 PRV_MOST_POINTS = 6_000_000  # of its grid; a point takes a microsecond and up to 160 bytes
@@ -28,23 +29,18 @@ def epsilons(
     opacus = library("opacus")
     # at a large delta, such as .5, Opacus returns a negative epsilon; then 0 is a bound too
     yield AccountantEpsilon(accountant=f"rdp ({opacus})", epsilon=max(0.0, opacus_rdp(*numbers)))
-    name = f"prv ({opacus})"
-    if least > PRV_LARGEST or steps > PRV_MOST_STEPS or delta < PRV_LEAST_DELTA:
-        limit = f"above {PRV_MOST_STEPS:,} steps or below a delta of {PRV_LEAST_DELTA:g}"
-        if least > PRV_LARGEST:
-            limit = f"above an epsilon of {PRV_LARGEST:g}"
-        yield AccountantEpsilon(accountant=name, epsilon=None, note=f"not computed {limit}")
-        return
-    try:
-        epsilon, error = opacus_prv(*numbers)
-    except ValueError as problem:
-        yield AccountantEpsilon(accountant=name, epsilon=None, note=str(problem))
+    epsilon: float | None = None
+    note = f"upper end of an interval of half-width {PRV_ERROR}"
+    if least > PRV_LARGEST:
+        note = f"not computed above an epsilon of {PRV_LARGEST:g}"
+    elif steps > PRV_MOST_STEPS or delta < PRV_LEAST_DELTA:
+        note = f"not computed above {PRV_MOST_STEPS:,} steps or below a delta of {PRV_LEAST_DELTA:g}"
     else:
-        yield AccountantEpsilon(
-            accountant=name,
-            epsilon=max(0.0, epsilon),
-            note=f"upper end of an interval of half-width {error}",
-        )
+        try:
+            epsilon = max(0.0, opacus_prv(*numbers))
+        except ValueError as problem:
+            note = str(problem)
+    yield AccountantEpsilon(accountant=f"prv ({opacus})", epsilon=epsilon, note=note)
 
 
 @lru_cache(maxsize=256)  # a call takes half a second
@@ -77,12 +73,12 @@ def opacus_prv(
     steps: int,
     delta: float,
     first_release: float | None = None,
-    error: float = 0.01,
-) -> tuple[float, float]:
-    """Epsilon of `poisson_gaussian` by Opacus's PRV accountant (Gopi et al. 2021), an upper bound.
+    error: float = PRV_ERROR,
+) -> float:
+    """Epsilon of `poisson_gaussian` by Opacus's PRV accountant (Gopi et al. 2021).
 
     Returns:
-        Epsilon and its error bound.
+        An upper bound, at most 2 ``error`` too large.
 
     Raises:
         ValueError: the accountant fails, for example at a large epsilon.
@@ -103,6 +99,6 @@ def opacus_prv(
             ).size
             if points > PRV_MOST_POINTS:
                 raise ValueError(f"a grid of {points:.1e} points; computed: up to {PRV_MOST_POINTS:.1e}")
-            return float(accountant.get_epsilon(delta, eps_error=error, delta_error=delta / 1000)), error
+            return float(accountant.get_epsilon(delta, eps_error=error, delta_error=delta / 1000))
     except (ValueError, RuntimeError, MemoryError, IndexError) as problem:
         raise ValueError(f"PRV failed: {problem}") from problem

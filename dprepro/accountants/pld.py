@@ -28,6 +28,7 @@ INFINITE_LOSS_PROBABILITY = 1e-18
 LARGEST_EPSILON = 1e5
 # factor on the grid's interval for a person's examples, whose losses dp-accounting takes long to compute
 GROUP_GRAIN = 5.0
+LARGEST_POWER = 600.0  # largest epsilon whose delta is a difference of sums that e^epsilon multiplies
 INVERTED = 1e-9  # precision of the release with a given loss; delta's error is its square
 # smallest epsilon for a grid: below, a step's losses are so small that composing them takes too long
 LEAST_EPSILON = 1e-3
@@ -57,11 +58,28 @@ class PrivacyLosses:
 
     def delta(self, epsilons: np.ndarray) -> np.ndarray:
         """Upper bounds on delta at each epsilon, in the worse order of the two neighbouring data sets."""
-        # one by one, because dp-accounting's vectorized form overflows at large epsilons
-        return (
-            np.array([self.grid.get_delta_for_epsilon(float(epsilon)) for epsilon in epsilons])
-            + self.rounding
-        )
+        deltas = np.zeros(len(epsilons))
+        for losses, within, without in self.tails():
+            at = losses.searchsorted(epsilons)
+            with np.errstate(over="ignore", invalid="ignore"):
+                deltas = np.maximum(deltas, within[at] - np.exp(epsilons) * without[at])
+        for large in np.flatnonzero(epsilons > LARGEST_POWER):
+            deltas[large] = self.grid.get_delta_for_epsilon(float(epsilons[large]))
+        return deltas + self.rounding
+
+    def tails(self) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Losses >= 0 (K,), and (K,) probabilities of at least these by either data set; for both orders."""
+        # at negative losses e^-loss would multiply errors of Fourier transforms, and dp-accounting has too
+        # much mass there for adding an example; the largest losses, the rarest, are summed first
+        found = []
+        for part in [self.grid._pmf_remove] + [self.grid._pmf_add] * (not self.grid._symmetric):
+            pmf = part.to_dense_pmf()
+            values = (pmf._lower_loss + np.arange(pmf.size)) * pmf._discretization
+            values, masses = values[values >= 0], np.asarray(pmf._probs)[values >= 0]
+            both = np.stack([masses, np.exp(-values) * masses])[:, ::-1].cumsum(1)[:, ::-1]
+            within, without = np.pad(both, ((0, 0), (0, 1)))
+            found.append((np.append(values, inf), within + pmf._infinity_mass, without))
+        return found
 
     def compose(self, other: "PrivacyLosses") -> "PrivacyLosses":
         """Losses of both mechanisms together; their grids must have the same interval."""

@@ -11,7 +11,6 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -108,8 +107,8 @@ class Called(NamedTuple):
 
     state: Contents | None  # None: not asked for
     buffers: Tensors  # after the first call
-    first: Tensor
-    last: Tensor
+    first: list[Tensor]
+    last: list[Tensor]
 
 
 def renews_state(net: nn.Module, example: Tensor) -> bool:
@@ -150,29 +149,35 @@ def keeps_state(net: nn.Module, inputs: Sequence[Inputs], tolerance: float = 1e-
     def calls(*batches: Inputs, seed: int = 0, reads: bool = False) -> Called:
         called = copy.deepcopy(net)
         buffers: Tensors = {}
-        outcomes: list[Tensor] = []  # two, each as large as the network
+        outcomes: list[list[Tensor]] = []  # two, each as large as the network
         for number, batch in enumerate(batches, 1):
             with fixed_randomness(a_tensor(batch).device, seed):
                 results = _results(called, batch)
             if number == 1:
                 buffers = {name: value.clone() for name, value in called.named_buffers()}
             if number in (1, len(batches)):
-                outcomes.append(torch.cat([part.flatten().float() for part in results]))
-        return Called(contents_of(called) if reads else None, buffers, outcomes[0], outcomes[-1])
+                outcomes.append([part.float() for part in results])
+        # copies, because a network's own way to be copied may share tensors with later calls
+        state = copy.deepcopy(contents_of(called)) if reads else None
+        return Called(state, buffers, outcomes[0], outcomes[-1])
 
-    def is_same(outcome: Tensor, other: Tensor) -> bool:
-        if outcome.shape != other.shape or torch.equal(outcome, other):
-            return outcome.shape == other.shape
-        return _is_near(outcome.nan_to_num()[None], other.nan_to_num()[None], tolerance)
+    def is_same(outcome: list[Tensor], other: list[Tensor]) -> bool:
+        if [part.shape for part in outcome] != [part.shape for part in other]:
+            return False
+        if all(map(torch.equal, outcome, other)):
+            return True
+        values, expected = (torch.cat([part.flatten() for part in parts]) for parts in (outcome, other))
+        return _is_near(values.nan_to_num()[None], expected.nan_to_num()[None], tolerance)
 
     first, second = inputs
     alone = calls(first, first, first)
     mixed = calls(first, second, first, reads=True)
-    for name, value in calls(second).buffers.items():
+    others = calls(second).buffers if alone.buffers else {}
+    for name, value in others.items():
         if not torch.equal(value, alone.buffers[name]):
             raise UserError(f"the network keeps something of its inputs in {name!r}, without noise")
-    others = [(mixed.first, alone.first), (mixed.last, alone.last), (calls(first, seed=1).first, alone.first)]
-    if not all(is_same(*pair) for pair in others):
+    pairs = [(mixed.first, alone.first), (mixed.last, alone.last), (calls(first, seed=1).first, alone.first)]
+    if not all(is_same(*pair) for pair in pairs):
         after_first, after_second = calls(first, reads=True), calls(second, reads=True)
         if not is_same(alone.first, after_first.first) or not is_same(alone.first, mixed.first):
             raise UserError(
@@ -256,8 +261,9 @@ class Trial:
                 layer.dropout = 0.0
         for weight in self.net.parameters():
             # random weights, because zeros, or the threshold of a ReLU, could hide an effect
-            size = weight.detach().abs() + max(1, weight[:1].numel() if weight.dim() > 1 else 1) ** -0.5
-            weight.data += 0.1 * size * torch.randn(weight.shape, generator=random).to(weight)
+            size = max(1, weight[:1].numel() if weight.dim() > 1 else 1) ** -0.5
+            change = weight.data.abs().add_(size).mul_(torch.randn(weight.shape, generator=random).to(weight))
+            weight.data.add_(change, alpha=0.1)
         trained = {name: value for name, value in self.net.named_parameters() if value.requires_grad}
         self.tensors = {name: value.detach() for name, value in trained.items()}
         self.tensors |= initial_statistics(self.net)
@@ -277,10 +283,16 @@ class Trial:
             except Exception:  # the network takes no such numbers
                 self.resets = keeps_state(self.net, (first, second), self.tolerance)
             classes = self._logits(self.tensors, split(inputs, copies)[0]).shape[1]
-            self.examples = [
-                self._example(part, position % classes if classes > 1 else 0.5)
-                for position, part in enumerate(split(inputs, copies))
-            ]
+            labels = [place % classes if classes > 1 else 0.5 for place in range(max(SIZES))]
+            examples = list(zip(split(inputs, copies), labels, strict=True))
+            try:
+                with TorchsOperations():
+                    self.examples = [self._example(*examples[0])]
+                self.has_custom_operations = False
+            except Exception:  # the mode's, or torch has no rule of an operation for modes
+                self.examples = [self._example(*examples[0])]
+                self.has_custom_operations = True
+            self.examples += [self._example(*example) for example in examples[1:]]
             for size in SIZES:
                 self._compare(size)
 
@@ -315,17 +327,6 @@ class Trial:
             except Exception:  # the clipper has no rule for a layer, or torch none for an operation
                 return None
         return clipper if is_right and is_readable else None
-
-    @cached_property
-    def has_custom_operations(self) -> bool:
-        """Whether the network calls operations other than torch's own."""
-        first = self.examples[0]
-        try:
-            with fixed_randomness(self.device), NoDropout(), TorchsOperations():
-                self._gradient(first.inputs, [first.label], [1.0])
-        except Exception:  # the mode's, or torch has no rule of an operation for modes
-            return True
-        return False
 
     def _example(self, inputs: Inputs, label: float) -> Example:
         """Example of ``inputs`` (K, ...) and ``label``, alone in its batch."""
@@ -390,8 +391,8 @@ class Trial:
         squares = 0.0
         for name in self.tensors:
             parts = [example.gradients[name] for example in chosen]
-            left = sums[name].sub(parts[0], alpha=weights[0])
-            for part, weight in zip(parts[1:], weights[1:], strict=True):
+            left = sums[name].to(parts[0], copy=True)
+            for part, weight in zip(parts, weights, strict=True):
                 left.sub_(part, alpha=weight)
             squares += float(left.norm()) ** 2
         return squares**0.5

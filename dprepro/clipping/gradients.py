@@ -52,7 +52,7 @@ MOST_FLOATS, FEWEST_EXAMPLES = 24_000_000, 8
 HELD_FLOATS = 6_400_000
 # Largest size, in floats, of a group of `OuterSums`, and examples of a pass whose activations are large
 GROUP_FLOATS, USUAL = 1_000_000, 128
-# Most sums of matrix products in float32 that take less time than one in float64
+# Most sums of small matrix products in float32 that take less time than one in float64
 MOST_SUMS = 8
 # Smallest bound to which a part of a gradient is clipped. With smaller bounds, factors C / norm are below the
 # normal numbers of float32, and their rounding would make clipped vectors too long, or their noise 0
@@ -86,8 +86,8 @@ class ClippedSum(NamedTuple):
         for sums, *norms_and_losses in parts:
             totals = {name: totals[name].add_(value) for name, value in sums.items()} if totals else sums
             units.append(norms_and_losses)
-        norms, losses = zip(*units, strict=True)
-        return cls(totals, torch.cat(norms), torch.cat(losses))
+        norms, losses = (torch.cat(each) if len(each) > 1 else each[0] for each in zip(*units, strict=True))
+        return cls(totals, norms, losses)
 
 
 class Parts(NamedTuple):
@@ -104,17 +104,6 @@ class Parts(NamedTuple):
         number = max(1, math.ceil(count / size))
         return cls(tuple(count // number + (place < count % number) for place in range(number)), True, False)
 
-    @property
-    def is_one(self) -> bool:
-        """Whether the batch is one part, whose sum float32 may compute."""
-        return len(self.sizes) == 1 and not self.in_float64
-
-    @property
-    def places(self) -> list[slice]:
-        """Slices of the batch."""
-        stops = list(itertools.accumulate(self.sizes))
-        return list(map(slice, [0, *stops], stops))
-
 
 class Measured(NamedTuple):
     """What a network's layers, and its call on one example, show."""
@@ -122,7 +111,7 @@ class Measured(NamedTuple):
     shapes: dict[str, list[torch.Size]]  # of the outputs of a trained layer's uses, by the layer's name
     channels_last: bool  # whether images have their channels last in memory
     examples_per_pass: int  # most examples of a pass, and of a pass of several parts
-    held_examples: int  # most whose per-example gradients stay in a cache
+    held_examples: int  # most whose per-example gradients of convolutions stay in a cache
     cached_examples: int  # most whose activations stay in a cache
 
 
@@ -204,8 +193,8 @@ def clip_factors(
         norms = torch.where(not_finite, torch.inf, norms)
     limits = torch.where(bounds.limits < LEAST_BOUND, 0.0, bounds.limits)
     # NaN comes from an infinite bound divided by an infinite norm
-    factors = torch.minimum(mask[:, None], limits / norms.clamp_min(1e-12)).nan_to_num(0.0)
-    return factors @ bounds.members.T, norms
+    factors = torch.minimum(mask[:, None], limits / norms.clamp_min(1e-12))
+    return (factors if finite else factors.nan_to_num(0.0)) @ bounds.members.T, norms
 
 
 def clipped(gradients: Tensors, losses: Tensor, mask: Tensor, bounds: ClipLimits) -> ClippedSum:
@@ -234,52 +223,56 @@ def clip_and_sum(
     """
     whole = {name: value for name, value in gradients.items() if not isinstance(value, OuterSums)}
     others = {name: value for name, value in gradients.items() if isinstance(value, OuterSums)}
-    groups = Parts((len(mask),), False)
+    groups = [slice(None)]
     if others and parts and not parts.separate and mask.device.type == "cpu":
         # gradients of a group stay in a CPU's cache until they are summed
-        most = GROUP_FLOATS // sum(value.floats for value in others.values())
+        floats = sum(value.left.shape[2] * value.right.shape[2] for value in others.values())
+        most = max(1, GROUP_FLOATS // floats)
         most = min(most, parts.sizes[0]) if bounds.limits.dtype == torch.float32 else most
-        groups = Parts.of(len(mask), max(1, most))
+        groups = [slice(first, first + most) for first in range(0, len(mask), most)]
     else:
         whole |= {name: value.held(slice(None)) for name, value in others.items()}
         others = {}
     square_norms = torch.stack(
         [whole[name].square_norms() if name in whole else torch.zeros_like(mask) for name in gradients], 1
     )
-    sums, of_groups = Tensors(), []
-    for group in groups.places:
+    order, sums, of_groups = list(gradients), Tensors(), []
+    for group in groups:
         # computed once, because other roundings of gradients that cancel could be longer than the norms say
         held = {name: value.held(group) for name, value in others.items()}
         squares = square_norms[group]
-        for column, name in zip(squares.T, gradients, strict=True):
-            if name in held:
-                column.copy_(held[name].square_norms())
+        for name, value in held.items():
+            squares[:, order.index(name)] = value.square_norms()
         # if the sum is finite, every square is; a GPU would wait for the answer
         finite = squares.device.type == "cpu" and math.isfinite(squares.sum())
         factors, norms = clip_factors(squares, mask[group], bounds, finite)
         of_groups.append((factors, norms))
-        for weights, name in zip(factors.T, gradients, strict=True):
-            if name in held:
-                total = held.pop(name).weighted_sum(weights, finite)
-                sums[name] = sums[name].add_(total) if name in sums else total.double()
+        for name in others:
+            total = held.pop(name).weighted_sum(factors[:, order.index(name)], finite)
+            sums[name] = sums[name].add_(total) if name in sums else total.double()
     if len(of_groups) > 1:
         finite = finite and math.isfinite(square_norms.sum())
         factors, norms = (torch.cat(values) for values in zip(*of_groups, strict=True))
-    for weights, name in zip(factors.T, gradients, strict=True):
+    for weights, name in zip(factors.T, order, strict=True):
         if name in whole:
             sums[name] = _sum_of_parts(whole.pop(name), weights, finite, parts)
-    return ClippedSum({name: sums[name] for name in gradients}, norms, losses)
+    return ClippedSum({name: sums[name] for name in order}, norms, losses)
 
 
 def _sum_of_parts(gradients: Gradients, factors: Tensor, finite: bool, parts: Parts | None) -> Tensor:
     """`Gradients.weighted_sum` of each part, added up."""
-    if parts is None or parts.is_one:
+    if parts is None:
         return gradients.weighted_sum(factors, finite)
-    if not parts.separate and len(parts.sizes) > MOST_SUMS and not is_large(gradients):
-        return gradients.weighted_sum(factors.double(), finite)
+    if not parts.separate:
+        if len(parts.sizes) > MOST_SUMS and not is_large(gradients):
+            factors = factors.double()
+        if len(parts.sizes) == 1 or factors.dtype == torch.float64:
+            total = gradients.weighted_sum(factors, finite)
+            return total.double() if parts.in_float64 else total
+    stops = list(itertools.accumulate(parts.sizes))
+    places = map(slice, [0, *stops], stops)
     sums = (
-        of_examples(gradients, place, parts.separate).weighted_sum(factors[place], finite)
-        for place in parts.places
+        of_examples(gradients, place, parts.separate).weighted_sum(factors[place], finite) for place in places
     )
     total = next(sums)
     return reduce(Tensor.add_, sums, total.double() if parts.in_float64 else total)
@@ -403,6 +396,9 @@ class BookKeeping:
 
     def _measure(self, example: Inputs) -> Measured:
         """Call the network on ``example`` (1, ...)."""
+        # glibc keeps up to twice as much freed memory as the largest freed block had, if this had less than
+        # 32 MiB. Without it, new pages take up to a tenth of a step
+        torch.empty(8_000_000)
         net, copies, activations = self.net, self.copies, 0
         shapes: dict[str, list[torch.Size]] = {name: [] for name in (*self.layers, *self.matrices)}
 

@@ -8,7 +8,7 @@ were computed, and never computes them again: then no rounding error lets an exa
 vector.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any, NamedTuple, Protocol
 
@@ -129,18 +129,15 @@ class OuterSums(NamedTuple):
     left: Tensor  # (B, P, O)
     right: Tensor  # (B, P, I)
 
-    @property
-    def floats(self) -> int:
-        """Size of an example's gradient."""
-        return self.left.shape[2] * self.right.shape[2]
-
     def held(self, place: slice) -> Full:
         """Gradients of consecutive examples, in memory."""
-        return Full(self.left[place].transpose(1, 2) @ self.right[place])
+        return Full(torch.bmm(self.left[place].transpose(1, 2), self.right[place]))
 
 
 def is_large(gradients: Gradients) -> bool:
-    """Return whether gradients are in one tensor whose conversion to float64 takes longer than its sums."""
+    """Return whether sums of many parts in float32 take less time than one sum in float64."""
+    if isinstance(gradients, Outer):
+        return gradients.left.shape[1] * gradients.right.shape[1] > CACHE_FLOATS // 8
     return isinstance(gradients, Full) and gradients.value.numel() > CACHE_FLOATS
 
 
@@ -158,10 +155,9 @@ def of_examples(gradients: Any, place: slice, copied: bool = True) -> Gradients:
     Returns:
         Gradients of the same kind.
     """
-    tensors = {name: value for name, value in gradients._asdict().items() if isinstance(value, Tensor)}
-    values = {name: value[place] for name, value in tensors.items()}
-    part: Gradients = gradients._replace(
-        **{name: value.clone() if copied else value for name, value in values.items()}
+    values = (value[place] if isinstance(value, Tensor) else value for value in gradients)
+    part: Gradients = type(gradients)(
+        *(value.clone() if copied and isinstance(value, Tensor) else value for value in values)
     )
     return part
 
@@ -181,7 +177,7 @@ def squares(value: Tensor) -> Tensor:
     blocks, rest = divmod(flat.shape[1], BLOCK)
     if not blocks:
         return torch.linalg.vector_norm(flat, dim=1).square()
-    block_values = flat[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK))
+    block_values = flat[:, : blocks * BLOCK].view(-1, blocks, BLOCK)
     total = torch.linalg.vector_norm(block_values, dim=2).double().square().sum(1)
     if rest:
         total += torch.linalg.vector_norm(flat[:, -rest:], dim=1).double().square()
@@ -207,7 +203,7 @@ def _flat(value: Tensor) -> Tensor:
 
 # Gradients of a layer's tensors, from the inputs and the gradients at the outputs of its uses, (B, ...) each,
 # and from the layer's own tensors
-Rule = Callable[[Any, list[Tensor], list[Tensor], Tensors], dict[str, Gradients | OuterSums]]
+Rule = Callable[[Any, list[Tensor], list[Tensor], Tensors], Mapping[str, Gradients | OuterSums]]
 
 
 def rule_for(layer: nn.Module) -> Rule:
@@ -229,7 +225,7 @@ def rule_for(layer: nn.Module) -> Rule:
 
 def _flat_positions(uses: list[Tensor]) -> Tensor:
     """(B, P, C) tensor of P positions: all uses of a layer that acts on the last dimension (C) only."""
-    flat = [use.reshape(len(use), -1, use.shape[-1]) for use in uses]
+    flat = [use if use.dim() == 3 else use.reshape(len(use), -1, use.shape[-1]) for use in uses]
     return torch.cat(flat, 1) if len(flat) > 1 else flat[0]
 
 

@@ -1,6 +1,5 @@
 """State that a network keeps between calls: its contents, and calls without it."""
 
-import hashlib
 import pickle
 import random
 from collections.abc import Iterable, Iterator
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 
 from dprepro.clipping.functional import Inputs, fresh_state, functional_call, outputs_of
 
-Contents = dict[str, bytes | None]  # of tensors and attributes, by name
+Contents = dict[str, Any]  # of tensors and attributes, by name
 
 
 def call(net: nn.Module, tensors: dict[str, Tensor], inputs: Inputs, resets: bool) -> Any:
@@ -66,7 +65,14 @@ def contents_of(net: nn.Module) -> Contents:
 
 def changed(before: Contents, after: Contents) -> list[str]:
     """Names that are new in ``after``, or whose contents differ."""
-    return [name for name in after if name not in before or before[name] != after[name]]
+    return [name for name in after if name not in before or not _is_same(before[name], after[name])]
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if not (isinstance(one, Tensor) and isinstance(other, Tensor)):
+        return type(one) is type(other) and bool(one == other)
+    is_alike = one.shape == other.shape and one.dtype == other.dtype
+    return is_alike and torch.equal(_bits(one), _bits(other))
 
 
 class _Pickler(pickle.Pickler):
@@ -74,18 +80,27 @@ class _Pickler(pickle.Pickler):
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, Tensor):
-            numbers = value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
-            digest = hashlib.sha256(numbers.data).digest()
-            return list, ([tuple(value.shape), str(value.dtype), digest],)
+            return list, ([tuple(value.shape), str(value.dtype), _bits(value).numpy().tobytes()],)
         if isinstance(value, nn.Module | FunctionType):
             return str, (getattr(value, "__qualname__", type(value).__qualname__),)
         return NotImplemented
 
 
-def _content(value: Any) -> bytes | None:
-    """Equal bytes for equal values; None if the value can't be pickled."""
+def _bits(value: Tensor) -> Tensor:
+    """Whole numbers of the same bits as a tensor's numbers, on the CPU; a copy only if it is needed."""
+    whole = (torch.int8, torch.int16, torch.int32, torch.int64)[min(3, value.element_size().bit_length() - 1)]
+    bits = value.detach().cpu().contiguous().flatten().view(whole)
+    bits.numpy()  # fails for a tensor of `vmap`, which can't be read
+    return bits
+
+
+def _content(value: Any) -> bytes | Tensor | None:
+    """A tensor, or equal bytes for equal values; None if the value can't be read or pickled."""
     pickled = BytesIO()
     try:
+        if isinstance(value, Tensor):
+            _bits(value)
+            return value.detach()
         _Pickler(pickled).dump(value)
     except Exception:  # of the user's own classes
         return None

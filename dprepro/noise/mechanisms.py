@@ -137,7 +137,8 @@ def _on_grid(values: list[Tensor], noise: Tensor, spacings: Tensor) -> Tensor:
     """(D,) ``values``, as one vector, on a grid of ``spacings`` plus ``noise`` times these, in float32."""
     if noise.device.type != "cpu":
         return torch.cat(values).double().div_(spacings).round_().add_(noise).mul_(spacings).float()
-    released = torch.empty(len(noise))
+    # in place, if numbers are as long: the drawn numbers are not used again
+    released = noise.view(torch.float32) if noise.dtype == torch.int32 else torch.empty(len(noise))
     # in blocks that stay in the CPU's cache; small tensors together, as an operation on one takes as long
     blocks: list[Tensor] = []
     for is_large, tensors in groupby(values, lambda value: len(value) >= BLOCK):

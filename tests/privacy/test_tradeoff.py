@@ -30,6 +30,14 @@ def test_curve_of_one_gaussian(mu: float) -> None:
     assert betas == pytest.approx(exact, abs=5e-4)
 
 
+@pytest.mark.parametrize(("sampling", "noise"), [("fixed", 0.8), ("poisson", 0.25)])
+def test_deltas_are_those_of_dp_accounting_one_by_one(sampling: str, noise: float) -> None:
+    losses = composed_losses(spending(sampling, noise), 4000, 1e-3)
+    epsilons = np.concatenate([[0.0], np.geomspace(1e-3, 2000, 60)])
+    alone = [losses.grid.get_delta_for_epsilon(epsilon) + losses.rounding for epsilon in epsilons.tolist()]
+    assert losses.delta(epsilons) == pytest.approx(alone, rel=1e-11)
+
+
 def test_a_curve_is_convex_and_falls_from_next_to_one_to_nothing() -> None:
     losses = composed_losses(spending("fixed", 0.8), 4000, 1e-3)
     alphas, betas = np.array(tradeoff([losses.delta], losses.epsilon(1e-5))).T

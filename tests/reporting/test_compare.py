@@ -1,6 +1,7 @@
 """Two rows at equal proven epsilon."""
 
 import json
+import math
 from itertools import groupby
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from typer.testing import CliRunner
 
 from dprepro.errors import UserError
 from dprepro.pipeline.params import parse
-from dprepro.pipeline.reporting.compare import Level, _rival, compared
+from dprepro.pipeline.reporting.compare import SAME, Level, _rival, compared
 from dprepro.pipeline.reporting.wording import signed
 from dprepro.pipeline.results import records
 from dprepro.stages.app import app
@@ -103,17 +104,18 @@ def test_of_several_levels_the_one_that_validates_best_is_taken_whatever_test_da
 
 
 def test_it_prints_the_differences_of_the_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For each effect that the pages judge between two rows at one level that both sides prove."""
+    """For each effect that the pages judge at one level, if the right row proves no larger epsilon."""
     monkeypatch.chdir(ROOT)
     effects = pd.read_csv("reports/contrasts.csv").dropna(subset=["difference", "half_width"])
     bounds = pd.read_csv("reports/summary.csv").dropna(subset=["epsilon_upper"])
-    proven = set(zip(bounds["row"], bounds["level"], strict=True))
+    proven = bounds.groupby(["row", "level"])["epsilon_upper"].first().to_dict()
     judged = [
         effect
         for effect in effects.to_dict("records")
         if effect["left_row"] != effect["right_row"]
         and effect["left_level"] == effect["right_level"] != "epsilon=inf"
-        and {(effect[f"{side}_row"], effect[f"{side}_level"]) for side in ("left", "right")} <= proven
+        and proven.get((effect["right_row"], effect["right_level"]), math.inf)
+        <= SAME * proven.get((effect["left_row"], effect["left_level"]), 0)
     ]
     assert len(judged) > 10
     for rows, pair in groupby(judged, lambda effect: (effect["left_row"], effect["right_row"])):
