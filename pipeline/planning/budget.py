@@ -7,13 +7,17 @@ the wall is best (section 3.4).
 """
 
 from math import log, sqrt
+from typing import Annotated
+
+from pydantic import Field
 
 from dprepro.accountants.bounds import bounds_of
 from dprepro.accountants.calibration import noise_for
 from dprepro.accountants.rdp import WALL, signal_to_noise, tan_epsilon, tan_eta
 from dprepro.accountants.records import SampledGaussian, rounded_up
+from dprepro.checking import checked
 from dprepro.errors import UserError
-from dprepro.fields import LEAST_DELTA, Strict
+from dprepro.fields import Delta, Strict
 
 # A batch also counts as behind the wall if its TAN (total amount of noise) is more than so many times the
 # smallest TAN at this epsilon. The paper's `WALL` is for an epsilon of about 8; at smaller ones it is higher.
@@ -24,6 +28,8 @@ MOST_EXAMPLES = 10**12  # above, the search for noise doesn't end
 MOST_COMPUTE = 1e24  # `MOST_EXAMPLES` squared
 MOST_STEPS = 1_000_000  # above, privacy loss distributions take minutes
 DIGITS = 4  # significant digits of the noise, which is rounded up so that epsilon is not exceeded
+
+Examples = Annotated[int, Field(ge=1, le=MOST_EXAMPLES)]
 
 
 class Cost(Strict):
@@ -59,15 +65,16 @@ class SuggestedBudget(Strict):
     simulation: Cost | None  # None: the recommended batch is as small as the simulation's
 
 
+@checked
 def suggest_budget(
-    examples: int,
-    delta: float,
-    epsilon: float,
+    examples: Examples,
+    delta: Delta,
+    epsilon: Annotated[float, Field(ge=EPSILONS[0], le=EPSILONS[1])],
     *,
-    steps: int | None = None,
-    compute: float | None = None,
-    copies: int = 1,
-    simulate: int = 256,
+    steps: Annotated[int, Field(ge=1, le=MOST_STEPS)] | None = None,
+    compute: Annotated[float, Field(ge=1, le=MOST_COMPUTE)] | None = None,
+    copies: Examples = 1,
+    simulate: Examples = 256,
 ) -> SuggestedBudget:
     """Plan with batch sizes and their noise for ``epsilon`` at ``delta`` with ``examples`` private examples.
 
@@ -79,7 +86,10 @@ def suggest_budget(
     Raises:
         UserError: a value is not allowed, values contradict each other, or no batch size has such a noise.
     """
-    _check(examples, delta, epsilon, steps, compute, copies, simulate)
+    if delta >= 1 / examples:
+        raise UserError(f"delta: {delta:g} means nothing; allowed: below 1/{examples}, {1 / examples:.3g}")
+    if (steps is None) == (compute is None):
+        raise UserError("steps, compute: both are lengths of the training; needed: one of them")
 
     def length(batch: int) -> int:
         return steps or int((compute or 0) / (batch * copies))
@@ -148,32 +158,3 @@ def _cost(examples: int, batch: int, steps: int, delta: float, sigma: float, cop
         epsilon_pld=bounds["pld"].epsilon,
         processed=batch * steps * copies,
     )
-
-
-def _check(
-    examples: int,
-    delta: float,
-    epsilon: float,
-    steps: int | None,
-    compute: float | None,
-    copies: int,
-    simulate: int,
-) -> None:
-    ranges: dict[str, tuple[float | None, float, float]] = {
-        "examples": (examples, 1, MOST_EXAMPLES),
-        "copies": (copies, 1, MOST_EXAMPLES),
-        "simulate": (simulate, 1, MOST_EXAMPLES),
-        "steps": (steps, 1, MOST_STEPS),
-        "compute": (compute, 1, MOST_COMPUTE),
-        "epsilon": (epsilon, *EPSILONS),
-    }
-    for name, (value, least, most) in ranges.items():
-        if value is not None and not least <= value <= most:
-            raise UserError(f"{name}: {value:g}; allowed: {least:g} to {most:g}")
-    if not LEAST_DELTA <= delta < 1 / examples:
-        raise UserError(
-            f"delta: {delta:g} means nothing; allowed: {LEAST_DELTA:g} to below 1/{examples}, "
-            f"{1 / examples:.3g}"
-        )
-    if (steps is None) == (compute is None):
-        raise UserError("steps, compute: both are lengths of the training; needed: one of them")
