@@ -359,10 +359,11 @@ def _sum_of_network(
         with torch.no_grad(), unchanged(own):
             clipper: Clipper = factory(network, loss)
             if parts is not None:
+                is_divided = len(parts.sizes) > 1 or parts.in_float64
                 is_fast = isinstance(clipper, BookKeeping)
-                if not parts.is_one and not (is_fast and parts.sizes[0] >= LEAST_SUM):
+                if is_divided and not (is_fast and parts.sizes[0] >= LEAST_SUM):
                     bounds = bounds.double()
-                if is_fast:
+                if isinstance(clipper, BookKeeping):
                     clipper = partial(clipper, parts=parts)
             return clipper(tensors, inputs, labels, unit.expand(len(labels)), bounds)
     except (UserError, MemoryError, torch.OutOfMemoryError):
@@ -418,11 +419,7 @@ def _state(layers: list[nn.Module]) -> list[Any]:
         (
             id(layer),
             name,
-            (id(value), tuple(value))
-            if isinstance(value, dict)
-            else value
-            if isinstance(value, _PLAIN)
-            else (id(value),),
+            value if isinstance(value, _PLAIN) else (id(value), isinstance(value, dict) and tuple(value)),
         )
         for layer in layers
         for name, value in vars(layer).items()

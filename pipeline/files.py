@@ -46,8 +46,6 @@ WEIGHTS_BYTES = 4096 * MB
 INPUT_NUMBERS = 3 * 4096 * 4096
 # unpacked size of a pack: the larger of PACK_TIMES its own size and PACK_LEAST; weights hardly shrink
 PACK_TIMES, PACK_LEAST = 4, 64 * MB
-# bytes of a pack's first member
-MANIFEST_BYTES = 16 * MB
 
 
 class Damaged(Exception):

@@ -109,10 +109,10 @@ def _predicted(
 
 def _inputs(files: Sequence[Path]) -> Iterator[tuple[Path, str | None]]:
     """Files to classify; for images of a folder also the name of the folder in it, which may be a class."""
-    from dprepro.pipeline.data.own.files import PARTS, images_of, is_part, part_of, say_left_out
+    from dprepro.pipeline.data.own.files import PARTS, images_of, is_part, say_left_out
 
     for path in files:
-        parts = [folder for part in PARTS if is_part(folder := part_of(path, part))]
+        parts = [folder for part in PARTS if is_part(folder := path / part)]
         images = [(folder, image) for folder in parts or [path] for image in images_of(folder)]
         if not images:  # a file, or a folder that is refused
             yield path, None

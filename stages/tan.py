@@ -1,6 +1,6 @@
 """`dprepro tan plan`: batch size and noise of a private training."""
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,10 +27,6 @@ def plan(
         typer.Option(help="Total number of per-example gradients, including copies. Or give --steps."),
     ] = None,
     copies: Annotated[int, typer.Option(help="K: number of augmented copies per example.")] = 1,
-    accountant: Annotated[
-        Literal["rdp", "pld"],
-        typer.Option(help="Accountant: rdp, as in the paper, or pld, which is tighter."),
-    ] = "rdp",
     simulate: Annotated[int, typer.Option(help="Batch size of a cheaper training for tuning.")] = 256,
     as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
 ) -> None:
@@ -53,7 +49,6 @@ def plan(
             steps=steps,
             compute=compute,
             copies=copies,
-            accountant=accountant,
             simulate=simulate,
         )
     if as_json:
@@ -73,8 +68,7 @@ def _table(planned: "SuggestedBudget") -> "Table":
 
     best = planned.recommended
     table = Table(
-        title=f"N {planned.examples:,}, epsilon {planned.epsilon:g} by {planned.accountant.upper()} at delta "
-        f"{planned.delta:g}",
+        title=f"N {planned.examples:,}, epsilon {planned.epsilon:g} by RDP at delta {planned.delta:g}",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         caption="eta: signal-to-noise ratio. noise: TAN / least TAN. examples: B x S x K. "
@@ -97,13 +91,16 @@ def _table(planned: "SuggestedBudget") -> "Table":
 
 
 def _advice(planned: "SuggestedBudget", simulate: int) -> list[str]:
+    from dprepro.accountants.rdp import WALL
+    from dprepro.pipeline.planning.budget import OVERCHARGED
+
     best, small = planned.recommended, planned.simulation
     if best.behind_wall:
         why = "all batch sizes are behind the wall, the largest one least."
     else:
         why = "the smallest batch size in front of the wall; larger ones gain little."
     lines = [
-        f"wall: sigma is below {planned.wall:g}, or noise is above {planned.overcharged:g}.",
+        f"wall: sigma is below {WALL:g}, or noise is above {OVERCHARGED:g}.",
         f"Take B {best.batch}, sigma {best.sigma:g}, S {best.steps}: {why}",
     ]
     if small is None:

@@ -159,7 +159,7 @@ def test_adlm_is_the_engines_and_spends_what_the_page_says(tiny: Prepared, cpu: 
     relevances = torch.linspace(0.2, 0.6, features, dtype=torch.double)
     method: Any = build(
         tiny, Model(name="adlm_cnn", normalization="response"), configured, how=cpu,
-        relevance=Relevances(relevances.reshape(1, 28, 28), N, public=False, informed=False),
+        relevance=Relevances(relevances.reshape(1, 28, 28), N, informed=False),
     )  # fmt: skip
     task, streams = method.task, method.task.streams
 

@@ -6,14 +6,11 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 from string import Formatter
-from typing import Any, get_args
+from typing import get_args
 
-import pytest
-
-from dprepro.errors import UserError
 from dprepro.fields import Isolation
-from dprepro.pipeline.methods.spending import Statement, statement
-from dprepro.pipeline.reporting.wording import WORDS, joined, words
+from dprepro.pipeline.methods.spending import Statement
+from dprepro.pipeline.reporting.wording import WORDS, words
 from dprepro.pipeline.results import records
 
 ROOT = Path(__file__).parents[1]
@@ -85,18 +82,6 @@ def test_what_is_committed_speaks() -> None:
     assert said_in_records()
     for said in said_in_records():
         assert words(said)
-
-
-def test_several_are_one_sentence_and_none_is_none() -> None:
-    values: dict[str, Any] = {"search": "grid"}
-    both = joined([statement("no_noise"), statement("search", **values)])
-    assert both == f"{WORDS.statements['no_noise']}; {WORDS.statements['search'].format(**values)}"
-    assert joined([]) is None
-
-
-def test_an_unknown_key_is_an_error() -> None:
-    with pytest.raises(UserError, match="nothing"):
-        words(statement("nothing"))
 
 
 def test_every_evidence_of_independent_gradients_has_words() -> None:

@@ -104,17 +104,6 @@ class Parts(NamedTuple):
         number = max(1, math.ceil(count / size))
         return cls(tuple(count // number + (place < count % number) for place in range(number)), True, False)
 
-    @property
-    def is_one(self) -> bool:
-        """Whether the batch is one part, whose sum float32 may compute."""
-        return len(self.sizes) == 1 and not self.in_float64
-
-    @property
-    def places(self) -> list[slice]:
-        """Slices of the batch."""
-        stops = list(itertools.accumulate(self.sizes))
-        return list(map(slice, [0, *stops], stops))
-
 
 class Measured(NamedTuple):
     """What a network's layers, and its call on one example, show."""
@@ -122,7 +111,7 @@ class Measured(NamedTuple):
     shapes: dict[str, list[torch.Size]]  # of the outputs of a trained layer's uses, by the layer's name
     channels_last: bool  # whether images have their channels last in memory
     examples_per_pass: int  # most examples of a pass, and of a pass of several parts
-    held_examples: int  # most whose per-example gradients stay in a cache
+    held_examples: int  # most whose per-example gradients of convolutions stay in a cache
     cached_examples: int  # most whose activations stay in a cache
 
 
@@ -237,9 +226,10 @@ def clip_and_sum(
     groups = [slice(None)]
     if others and parts and not parts.separate and mask.device.type == "cpu":
         # gradients of a group stay in a CPU's cache until they are summed
-        most = GROUP_FLOATS // sum(value.floats for value in others.values())
+        floats = sum(value.left.shape[2] * value.right.shape[2] for value in others.values())
+        most = max(1, GROUP_FLOATS // floats)
         most = min(most, parts.sizes[0]) if bounds.limits.dtype == torch.float32 else most
-        groups = Parts.of(len(mask), max(1, most)).places
+        groups = [slice(first, first + most) for first in range(0, len(mask), most)]
     else:
         whole |= {name: value.held(slice(None)) for name, value in others.items()}
         others = {}
@@ -271,13 +261,18 @@ def clip_and_sum(
 
 def _sum_of_parts(gradients: Gradients, factors: Tensor, finite: bool, parts: Parts | None) -> Tensor:
     """`Gradients.weighted_sum` of each part, added up."""
-    if parts is None or parts.is_one:
+    if parts is None:
         return gradients.weighted_sum(factors, finite)
-    if not parts.separate and len(parts.sizes) > MOST_SUMS and not is_large(gradients):
-        return gradients.weighted_sum(factors.double(), finite)
+    if not parts.separate:
+        if len(parts.sizes) > MOST_SUMS and not is_large(gradients):
+            factors = factors.double()
+        if len(parts.sizes) == 1 or factors.dtype == torch.float64:
+            total = gradients.weighted_sum(factors, finite)
+            return total.double() if parts.in_float64 else total
+    stops = list(itertools.accumulate(parts.sizes))
+    places = map(slice, [0, *stops], stops)
     sums = (
-        of_examples(gradients, place, parts.separate).weighted_sum(factors[place], finite)
-        for place in parts.places
+        of_examples(gradients, place, parts.separate).weighted_sum(factors[place], finite) for place in places
     )
     total = next(sums)
     return reduce(Tensor.add_, sums, total.double() if parts.in_float64 else total)

@@ -8,7 +8,7 @@ were computed, and never computes them again: then no rounding error lets an exa
 vector.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any, NamedTuple, Protocol
 
@@ -129,11 +129,6 @@ class OuterSums(NamedTuple):
     left: Tensor  # (B, P, O)
     right: Tensor  # (B, P, I)
 
-    @property
-    def floats(self) -> int:
-        """Size of an example's gradient."""
-        return self.left.shape[2] * self.right.shape[2]
-
     def held(self, place: slice) -> Full:
         """Gradients of consecutive examples, in memory."""
         return Full(torch.bmm(self.left[place].transpose(1, 2), self.right[place]))
@@ -208,7 +203,7 @@ def _flat(value: Tensor) -> Tensor:
 
 # Gradients of a layer's tensors, from the inputs and the gradients at the outputs of its uses, (B, ...) each,
 # and from the layer's own tensors
-Rule = Callable[[Any, list[Tensor], list[Tensor], Tensors], dict[str, Gradients | OuterSums]]
+Rule = Callable[[Any, list[Tensor], list[Tensor], Tensors], Mapping[str, Gradients | OuterSums]]
 
 
 def rule_for(layer: nn.Module) -> Rule:

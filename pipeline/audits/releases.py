@@ -42,9 +42,7 @@ def make_method(
     train.labels[:] = labels
     task = make_task(SeedRun(name, 0, config), row.model, True, data, CPU, noise)
     mean = torch.from_numpy(np.random.default_rng(0).random(task.inputs.shape[1:]))
-    informed = Relevances(mean, len(labels), public=False, informed=False)
-    public = settings.relevances[row.data].of == "public" if row.data in settings.relevances else False
-    task = replace(task, relevance=replace(informed, public=public))
+    task = replace(task, relevance=Relevances(mean, len(labels), informed=False))
     method = config.build_method(task, row.model.normalization)
     assert isinstance(method, Perturbed)
     return method

@@ -101,10 +101,10 @@ class Prepared:
         return dict(self.manifest["digests"])
 
     @property
-    def relevance_source(self) -> tuple[int, bool, bool]:
-        """Examples behind the relevances, if these are public, and if their network saw private ones."""
+    def relevance_source(self) -> tuple[int, bool]:
+        """Examples behind the relevances, and whether their network saw private ones."""
         about = self.manifest["relevance"]
-        return about["examples"], about["of"] == "public", about["informed"]
+        return about["examples"], about["informed"]
 
     def trained(self, origin: "Provenance") -> bool:
         """Return whether a training of this origin was on these arrays."""

@@ -186,7 +186,7 @@ def rebuilt(architecture: Architecture, tensors: Tensors) -> Network:
         public_labels=labels,
         streams=Streams("rebuilt", True, CPU.device),
         execution=CPU,
-        relevance=Relevances(torch.ones(shape), 1, public=True, informed=False),
+        relevance=Relevances(torch.ones(shape), 1, informed=False),
     )
     method: Any = settings.build_method(task, architecture.model.normalization)
     given = dict(tensors)

@@ -9,7 +9,6 @@ from dataclasses import replace
 from math import isclose
 from pathlib import Path
 
-import numpy as np
 from pydantic import ValidationError
 
 from dprepro.accountants.laplace import Laplace, Releases
@@ -167,20 +166,14 @@ def input_shape(model: Model, data: str, settings: Settings) -> tuple[int, ...]:
 
 
 def _relevances(data: str, root: Path) -> RelevanceSizes | None:
-    """Sizes of the relevances of prepared ``data``, with the mean relevances if these are public.
+    """Sizes of the relevances of prepared ``data``.
 
     Returns:
         The sizes; None if the prepared data are not on this machine.
     """
     if not (root / PREPARED / data / MANIFEST).exists():
         return None
-    loaded = load_prepared(data, root)
-    assert loaded.relevance is not None, "checked when params are read"
-    about = RelevanceSizes(*loaded.relevance_source)
-    if not about.public:
-        return about
-    with np.load(loaded.relevance, allow_pickle=False) as arrays:
-        return replace(about, mean=arrays["mean"].flatten())
+    return RelevanceSizes(*load_prepared(data, root).relevance_source)
 
 
 def _difference(training: TrainingRecord, guarantee: Guarantee) -> str | None:

@@ -62,7 +62,6 @@ class Relevances:
 
     mean: Tensor  # shape of one example; relevances of a single example lie in [0, 1]
     examples: int  # number of examples in the average
-    public: bool  # whether those examples are public
     informed: bool  # whether the network has seen private examples
 
 

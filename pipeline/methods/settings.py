@@ -44,7 +44,7 @@ class Circumstances:
     public_raw: str  # raw data set of the public split
     one_set: bool  # whether both raw data sets are editions of one data set, with the same labels
     no_images: Literal["texts", "features"] | None  # kind of the inputs; None: images
-    relevances: Literal["train", "public"] | None  # split that gave the relevances; None: no relevances
+    relevances: bool  # whether the data have relevances
     with_relevances: tuple[str, ...]  # names of all prepared data sets with relevances
     classes: int | None = None  # number of classes of own data; None: as in the catalogue
     group: int | None = None  # as in `SampledGaussian`

@@ -53,10 +53,8 @@ class RelevanceSizes:
     """Facts about the data's relevances that a training's spending depends on."""
 
     examples: int  # number of examples in the average
-    public: bool  # whether those examples are public
     informed: bool  # whether the network that gave the relevances has seen private examples
     span: float = 1.0  # largest average relevance minus the smallest
-    mean: np.ndarray | None = None  # (d,) average relevances, if public; they have no noise
     ratios: np.ndarray | None = None  # (d,) float32 `AdlmSettings.ratios` of released relevances
 
 

@@ -243,11 +243,8 @@ def _check_relevance(settings: Settings, name: str, relevance: Relevance) -> Non
     _check_unscaled(settings, where, relevance.row)
     if data.text is not None or settings.split(before).text is not None:
         raise ValueError(f"{where}: is for images; allowed: data and rows without texts")
-    if relevance.of == "public":  # such relevances are taken to cost no epsilon
-        _check_public(settings, where, relevance)
-    there = data.train if relevance.of == "train" else data.public.count
-    if not 0 < (relevance.examples or there) <= there:
-        raise ValueError(f"{where}.examples: {relevance.examples}; allowed: 1 to {there}")
+    if (relevance.examples or 0) > data.train:
+        raise ValueError(f"{where}.examples: {relevance.examples}; allowed: 1 to {data.train}")
 
 
 def _check_unscaled(settings: Settings, where: str, row: str) -> None:
@@ -260,7 +257,7 @@ def _check_unscaled(settings: Settings, where: str, row: str) -> None:
         )
 
 
-def _check_public(settings: Settings, where: str, joined: Start | Relevance) -> None:
+def _check_public(settings: Settings, where: str, joined: Start) -> None:
     """Check that the network's row was not trained on the data set that is private in ``joined``.
 
     Nor may the row that gave the network its initial weights.

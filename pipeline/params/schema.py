@@ -269,9 +269,7 @@ class Relevance(Strict):
 
     data: Key
     row: Key  # the network: its first training
-    # split whose relevances are averaged
-    of: Literal["train", "public"] = "train"
-    examples: Count | None = None  # number of examples, the first of the split; None: all
+    examples: Count | None = None  # number of training examples, the first of the split; None: all
 
 
 class Search(Strict):

@@ -131,7 +131,7 @@ class Settings(Strict):
     def circumstances(self, row: Row) -> Circumstances:
         """Data and model of ``row``, for checks of its settings."""
         data = self.split(row.data)
-        source, relevance = self.own.get(data.raw), self.relevances.get(row.data)
+        source = self.own.get(data.raw)
         networked = source is not None and source.public_network is not None
         features = networked or isinstance(source, OwnFeatures | OwnTable) or self.has_features(row.data)
         return Circumstances(
@@ -143,7 +143,7 @@ class Settings(Strict):
             public_raw=data.public.raw,
             one_set=self.raw_set(data.raw) == self.raw_set(data.public.raw),
             no_images="texts" if data.text else "features" if features else None,
-            relevances=relevance.of if relevance else None,
+            relevances=row.data in self.relevances,
             with_relevances=tuple(sorted(self.relevances)),
             classes=len(source.classes) if source else None,
             group=self.group(row.data),
@@ -251,7 +251,7 @@ class Settings(Strict):
         """Digest of everything in params.yaml that decides the relevances ``name``, except their data."""
         relevance = self.relevances[name]
         network = self.row_digest(relevance.row)
-        return digest_json({"row": network, "of": relevance.of, "examples": relevance.examples})
+        return digest_json({"row": network, "of": "train", "examples": relevance.examples})
 
     def account_digest(self, key: str) -> str:
         """Digest of everything in params.yaml that decides an account's numbers: its levels and its axis."""

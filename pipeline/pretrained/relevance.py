@@ -59,7 +59,7 @@ def make_relevance(
             f"{PARAMS}: relevances.{name}.row: {wanted.row!r} is for images of shape {shape}, and those of "
             f"{wanted.data!r} have {source.input_shape}; allowed: rows on such images"
         )
-    images = source.splits[wanted.of].inputs[: wanted.examples]
+    images = source.splits["train"].inputs[: wanted.examples]
     mean = average(net, images, device or torch.device("cpu"))
     if not np.isfinite(mean).all():
         raise UserError(f"{before.path}: relevances to it are not finite; allowed: a network that learnt")
@@ -68,7 +68,7 @@ def make_relevance(
     informed = shared["train"] + shared["validation"] > 0 or _other_form(seen, wanted.data, settings)
     about = {
         **before.about(settings.relevance_digest(name)),
-        "of": wanted.of,
+        "of": "train",
         "examples": len(images),
         "informed": informed,
         "test_examples_seen": shared["test"],
@@ -99,7 +99,7 @@ def trained_net(before: SourceRow) -> nn.Module:
     if lacking := sorted((trained | initial_statistics(net).keys()) - weights.keys()):
         raise UserError(
             f"{before.path}: {lacking[0]}: not kept with the weights; allowed: rows with normalization "
-            "none, layer, group, response or running_bn"
+            "none, response or running_bn"
         )
     if foreign := sorted(weights.keys() - net.state_dict().keys()):
         raise UserError(

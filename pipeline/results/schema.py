@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import repeat
 from math import inf, isfinite
 from statistics import fmean
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -376,20 +376,11 @@ class UnrecordedTrainings(RecordFile, Replaced):
     row: Key
 
 
-R = TypeVar("R", bound=OfTraining)
-
-
-def _unique(trainings: tuple[R, ...]) -> tuple[R, ...]:
-    if len({training.key for training in trainings}) != len(trainings):
-        raise ValueError("the same one twice")
-    return trainings
-
-
 class RowTrainings(Strict):
     """Content of `reports/trainings/ROW.jsonl`: the trainings of a row."""
 
     row: Key
-    trainings: Annotated[tuple[TrainingRecord, ...], Field(min_length=1), AfterValidator(_unique)]
+    trainings: Annotated[tuple[TrainingRecord, ...], Field(min_length=1)]
     replaced: tuple[TrainingRecord | Replaced, ...] = ()  # no results any more
 
     @property
@@ -543,7 +534,7 @@ class RowEvaluations(Strict):
     """Content of `reports/evaluations/ROW.jsonl`: measured accuracies of each training."""
 
     row: Key
-    trainings: Annotated[tuple[EvaluationRecord, ...], AfterValidator(_unique)]
+    trainings: tuple[EvaluationRecord, ...]
 
 
 class LedgerEntry(Strict):

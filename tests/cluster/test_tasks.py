@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -82,8 +80,3 @@ def test_a_row_that_lacks_an_entry_or_a_file_has_its_ledger_computed_again(
     Path("dvc.lock").write_text(json.dumps({"schema": "2.0", "stages": stages}))
     commands = [task.commands for task in tasks.todo(settings, [key])]
     assert commands == ([] if missing == "nothing" else [(("ledger", key),)])
-
-
-def test_the_coordinator_starts_without_torch() -> None:
-    code = "import dprepro.pipeline.cluster.coordinator, sys; sys.exit('torch' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -171,7 +171,8 @@ def tuned(lab: Path) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(lab)
         run("new data photos --images ../images --size 24")
-        new = "--data photos --model pretrained --network network.yaml --method dpsgd --epsilon 8 --epochs 1"
+        new = "--data photos --model pretrained --network network.yaml --method dpsgd --epsilon 8"
+        new += " --batch 8 --epochs 0.2"
         new_row(f"adapted {new} --rank 2")
         new_row(f"whole {new}")
         for row in ("adapted", "whole"):

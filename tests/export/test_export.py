@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -149,21 +148,6 @@ def test_a_network_that_learned_nothing_is_called_so_everywhere(tmp_path: Path) 
         said |= {page: Path(page).read_text() for page in ("reports/index.html", "reports/rows/poor.html")}
         said["card"] = Path("out/poor/README.md").read_text()
         assert [place for place, text in said.items() if "no better than guessing" not in text] == []
-
-
-def test_predictions_wait_for_neither_compiler_nor_report(here: Path) -> None:
-    """Their imports took most of a prediction's time."""
-    code = f"""
-import sys
-from pathlib import Path
-from dprepro.pipeline.export.folder import folder_predictor
-folder_predictor(Path("out/{IMAGES}")).predict(Path("mine.npz"))
-slow = ("torch._dynamo", "sympy", "pandas", "scipy", "torchtext", "sklearn")
-slow += ("dprepro.pipeline.reporting.wording",)
-print([name for name in slow if name in sys.modules])
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
 
 
 def test_a_folder_of_images_is_classified_and_its_classes_are_labels(here: Path, tmp_path: Path) -> None:

@@ -54,8 +54,7 @@ def trained_on(key: str, data: Prepared) -> tuple[Network, Architecture]:
     settings = row.resolved[0].changed({"batch": 4})
     task = make_task(SeedRun(row.level(settings), 0, settings), row.model, True, data, CPU)
     if row.data in BROAD.relevances:
-        public = BROAD.relevances[row.data].of == "public"
-        task = replace(task, relevance=Relevances(torch.rand(task.inputs.shape[1:]), 6, public, not public))
+        task = replace(task, relevance=Relevances(torch.rand(task.inputs.shape[1:]), 6, informed=True))
     method = settings.build_method(task, row.model.normalization)
     with torch.no_grad():
         moved = {name: value + 0.05 * torch.randn_like(value) for name, value in task.parameters.items()}

@@ -175,15 +175,10 @@ def test_another_rows_search_is_refused(made: Path) -> None:
     refused("is not a search of its rows", lambda members: members.update({search: theirs.encode()}))
 
 
-@pytest.mark.parametrize(
-    ("place", "value", "line"),
-    [
-        ("candidates/0/spent/spending/noise_multiplier", 99.0, "spent: not what its settings come to"),
-    ],
-)
-def test_a_forged_search_is_refused_where_there_is_none(place: str, value: Any, line: str) -> None:
-    search = records.search_path("quick").as_posix()
-    refused(line, lambda members: with_record(members, search, place, value))
+def test_a_forged_search_is_refused_where_there_is_none() -> None:
+    search, place = records.search_path("quick").as_posix(), "candidates/0/spent/spending/noise_multiplier"
+    line = "spent: not what its settings come to"
+    refused(line, lambda members: with_record(members, search, place, 99.0))
 
 
 def test_a_row_without_accuracies_is_refused() -> None:

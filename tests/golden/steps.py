@@ -117,7 +117,7 @@ def _network(row: Row, settings: Settings) -> list[str]:
     if row.data in settings.starts:
         words.append("from a start")
     if row.data in settings.relevances:
-        words.append(f"relevances of {settings.relevances[row.data].of}")
+        words.append("relevances of train")
     return words
 
 
@@ -167,10 +167,9 @@ def method_of(kind: Kind, settings: Settings) -> tuple[Method, Task]:
         data = made_up(kind, settings, Path(folder))
         run = SeedRun(kind.row.level(kind.level), 0, level)
         task = _double(make_task(run, kind.row.model, True, data, CPU))
-    if (relevance := settings.relevances.get(kind.row.data)) is not None:
+    if kind.row.data in settings.relevances:
         mean = torch.from_numpy(np.random.default_rng(0).random(task.inputs.shape[1:]))
-        public = relevance.of == "public"
-        task = replace(task, relevance=Relevances(mean, EXAMPLES, public=public, informed=not public))
+        task = replace(task, relevance=Relevances(mean, EXAMPLES, informed=True))
     with in_float64():
         return level.build_method(task, kind.row.model.normalization), task
 

@@ -336,11 +336,6 @@ def test_a_packages_data_set_is_fetched(tmp_path: Path, monkeypatch: pytest.Monk
         assert str(first) in refused("fetch shapes")
 
 
-def test_what_is_promised_is_there() -> None:
-    """Asked for by name: `dir` says whatever is promised."""
-    assert [getattr(dprepro, name).__name__ for name in dprepro.__all__] == dprepro.__all__
-
-
 def test_sums_that_rounding_would_move_further_than_the_bound_are_refused() -> None:
     inputs, labels = torch.rand(4, 1, 8, 8), torch.zeros(4, dtype=torch.long)
     for half in (torch.bfloat16, torch.float16):

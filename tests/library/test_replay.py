@@ -431,12 +431,6 @@ def images() -> nn.Module:
     )
 
 
-def deep() -> nn.Module:
-    return nn.Sequential(
-        nn.Linear(WIDTH, 8), nn.Tanh(), nn.LayerNorm(8), nn.Linear(8, 8), nn.GELU(), nn.Linear(8, CLASSES)
-    )
-
-
 def with_dropout() -> nn.Module:
     return nn.Sequential(nn.Linear(WIDTH, 16), nn.Dropout(0.3), nn.Linear(16, CLASSES))
 
@@ -579,7 +573,6 @@ def ghost_clipping() -> Callable[[Tensor, Tensor], Any]:
 RIGHT: dict[str, tuple[Make, tuple[int, ...]]] = {
     "by hand": (by_hand(), ()),
     "by hand, images": (by_hand(net=images), (1, 8, 8)),
-    "by hand, deep": (by_hand(net=deep), ()),
     "by hand, dropout": (by_hand(net=with_dropout), ()),
     "by hand, branches": (by_hand(clip=with_branches), ()),
     "by hand, shares of C": (by_hand(clip=share_each), ()),
@@ -591,7 +584,6 @@ RIGHT: dict[str, tuple[Make, tuple[int, ...]]] = {
     "this engine, seeded weights and secret noise": (lambda: seeding(with_secret_noise), ()),
     "Opacus": (with_opacus(), ()),
     "Opacus, images": (with_opacus(net=images), (1, 8, 8)),
-    "Opacus, deep": (with_opacus(net=deep), ()),
     "Opacus, dropout": (with_opacus(net=with_dropout), ()),
     "Opacus, functorch": (with_opacus(net=text, functorch=True), ()),
     "Opacus, ghost": (ghost_clipping, ()),

@@ -1,6 +1,5 @@
 """General Batch Clipping against steps written by hand; sensitivity on neighbouring data; its guarantee."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -196,26 +195,6 @@ def test_a_shuffled_run_resumes_only_between_orders(tiny: Prepared) -> None:
     method = make(tiny, BN, batch_clipping(sampling="shuffled"))
     assert [done for done in range(1, 49) if method.resumable(done)] == [16, 32, 48]
     assert make(tiny, BN, batch_clipping(sampling="fixed")).resumable(5)
-
-
-@pytest.mark.parametrize(
-    ("changes", "parts"),
-    [
-        ({"clipping": "full"}, 1),
-        ({"clipping": "adaptive"}, 16),
-        ({"clipping": "zhang"}, 16),
-    ],
-)
-def test_the_guarantee_pays_the_root_of_the_parts(
-    tiny: Prepared, changes: dict[str, object], parts: int
-) -> None:
-    for sampling in SAMPLINGS:
-        method = make(tiny, BN, batch_clipping(sampling=sampling, **changes))
-        spending = method.guarantee().spending
-        assert spending.noise_multiplier == pytest.approx(0.5 / math.sqrt(parts))
-        assert (spending.sampling, spending.examples, spending.batch) == (sampling, 200, 12)
-    _, bounds = begun(method)
-    assert bounds.limits.shape == (parts,)
 
 
 def test_what_is_not_private_says_so(tiny: Prepared) -> None:

@@ -109,7 +109,7 @@ def perturbed(key: str, configured: IlmSettings, shape: Shape, folder: Path, las
         data.splits[name] = Split(inputs, labels)
     random = torch.Generator().manual_seed(0)
     mean = torch.rand(data.splits["train"].inputs.shape[1:], generator=random, dtype=torch.float64)
-    relevance = Relevances(mean, SAMPLE, public=False, informed=False)
+    relevance = Relevances(mean, SAMPLE, informed=False)
     method: Perturbed = build(data, row.model, configured, how=CPU, relevance=relevance)
     return method
 

@@ -71,9 +71,8 @@ def built(key: str, run: SeedRun, data: Prepared) -> tuple[Task, Method]:
     row = BROAD.rows[key]
     task = make_task(run, row.model, False, data, META)
     if row.data in BROAD.relevances:
-        about = BROAD.relevances[row.data]
         mean = torch.empty(task.inputs.shape[1:], dtype=torch.float64, device="meta")
-        relevance = Relevances(mean, len(task.labels), about.of == "public", informed=True)
+        relevance = Relevances(mean, len(task.labels), informed=True)
         task = replace(task, relevance=relevance)
     return task, run.settings.build_method(task, row.model.normalization)
 

@@ -20,7 +20,6 @@ from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.base import Relevances, as_input
 from dprepro.pipeline.methods.laplace.perturbed import SECOND, Perturbed
 from dprepro.pipeline.methods.laplace.settings import (
-    INFORMED,
     LEAST_RELEVANCE,
     POWER,
     SHARED,
@@ -60,9 +59,9 @@ def make(data: Prepared, settings: IlmSettings, model: Model = NET, **changes: A
     return method
 
 
-def relevances(public: bool = False, informed: bool = True) -> Relevances:
+def relevances(informed: bool = True) -> Relevances:
     mean = torch.linspace(0.2, 0.6, D, dtype=torch.double).reshape(1, 28, 28)
-    return Relevances(mean, examples=N, public=public, informed=informed)
+    return Relevances(mean, examples=N, informed=informed)
 
 
 def make_adaptive(data: Prepared, settings: AdlmSettings, noise: Noise | None = None, **about: bool) -> Any:
@@ -289,17 +288,6 @@ def test_relevances_on_a_grid_have_noise_for_what_rounding_adds(tiny: Prepared, 
     epsilons = apart / scales.double()
     assert epsilons.sum().item() <= configured.relevance_share * configured.epsilon
     assert epsilons.sum().item() == pytest.approx(configured.relevance_share * configured.epsilon, rel=2e-3)
-
-
-def test_public_relevances_have_no_noise_and_spend_nothing(tiny: Prepared) -> None:
-    configured = adlm(relevance_share=0.0)
-    method = make_adaptive(tiny, configured, public=True, informed=False)
-    assert torch.equal(method.noisy, relevances().mean.flatten().float())
-    spending = method.guarantee().spending
-    assert [release.quantity for release in spending.laplace] == ["inputs", "labels"]
-    assert method.guarantee().broken == ()
-    # but not where their network has seen private images
-    assert make_adaptive(tiny, configured, public=True, informed=True).guarantee().broken == (INFORMED,)
 
 
 def test_the_codes_relevances_are_scaled_raised_and_kept_above_zero(tiny: Prepared) -> None:

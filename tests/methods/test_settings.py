@@ -145,10 +145,6 @@ def simulated(**changes: Any) -> dict[str, Any]:
     return raw
 
 
-def related(of: str, **changes: Any) -> dict[str, Any]:
-    return with_relevance({"of": of, "row": "other"}, **changes)
-
-
 @pytest.mark.parametrize(
     "good",
     [
@@ -156,8 +152,7 @@ def related(of: str, **changes: Any) -> dict[str, Any]:
         with_identical(variant="code", sensitivity=9800), with_identical(**SOUND),
         with_identical(noise_batch=1800), with_batch_clipping(), with_batch_clipping(augment="crop_flip"),
         with_public("mnist-again"), with_relevance(), private(),
-        *(related(of, relevance_share=share, epsilon=epsilon)
-          for of, share in (("train", 0.2), ("public", 0)) for epsilon in (1, float("inf"))),
+        with_relevance(relevance_share=0.2, epsilon=float("inf")),
     ],
 )  # fmt: skip
 def test_settings_that_fit_are_taken(good: dict[str, Any]) -> None:
@@ -215,10 +210,7 @@ OF_OTHERS: list[tuple[dict[str, Any], str]] = [
     *((with_relevance(loss_share=loss, relevance_share=share), f"adaptive.settings.relevance_share: {share} "
        f"leaves the inputs nothing; allowed: below {1 - loss:g}")
       for loss, share in ((0.75, 0.25), (0.7, 0.3), (0.9, 0.1), (0.5, 0.6))),
-    *((related(of, relevance_share=share, epsilon=epsilon), f"adaptive.settings.relevance_share: {share}; "
-       f"allowed with the {kind} relevances of 'relevant': {allowed}")
-      for of, share, kind, allowed in (("train", 0.0, "private", "above 0"), ("public", 0.2, "public", "0"))
-      for epsilon in (1, float("inf"))),
+    (with_relevance(relevance_share=0.0), "adaptive.settings.relevance_share: 0; allowed: above 0"),
     (with_public("kmnist"), "one.data: 'mnist' has a public split of 'kmnist'; 'batch_clipping' needs one of "
      "'mnist' itself"),
 ]  # fmt: skip

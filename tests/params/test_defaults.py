@@ -27,7 +27,7 @@ OWN = params.load(Path(__file__).parents[2] / "params.yaml")
             {"normalization": "none", "groups": 1, "epsilon": 1e-5, "unnormalized": 0, "trainable": "all",
              "order": "norm_relu", "hidden": (), "network": None, "rank": None},
         ),
-        (params.Relevance, {"of": "train", "examples": None}),
+        (params.Relevance, {"examples": None}),
         (
             AccountSettings,
             {"sampling": "poisson", "epochs": None, "steps": None, "parts": 1, "sets": None, "delta": 1e-5,

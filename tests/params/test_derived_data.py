@@ -124,17 +124,6 @@ def test_public_examples_have_the_features_of_the_private_ones(kind: str) -> Non
     params.parse(raw)
 
 
-def test_the_network_behind_public_relevances_began_with_no_private_data() -> None:
-    raw = with_relevance({"row": "other", "of": "public", "examples": 8}, relevance_share=0)
-    params.parse(raw)
-    raw["raw"]["cifar100"] = {}
-    raw["data"]["apart"] = {**raw["data"]["mnist"], "public": {"raw": "cifar100", "count": 8}}
-    raw["rows"]["seen"] = {**raw["rows"]["other"], "data": "apart"}
-    raw["starts"] = {"begun": {"data": "other", "row": "seen"}}
-    raw["rows"]["other"] = {**raw["rows"]["other"], "data": "begun"}
-    assert "'other' was trained with 'mnist', which is private in" in refusal_of(lambda: params.parse(raw))
-
-
 def test_another_form_of_nothing_is_one_line() -> None:
     raw = copy.deepcopy(GOOD)
     raw["own"] = {"scans": OWN, "again": OWN | {"of": "scan"}}
@@ -166,13 +155,8 @@ TEXTS = {"raw": "mnist", "train": 10, "validation": 1, "public": {"raw": "kmnist
         ("relevances/relevant/data", "texts",
          "relevances.relevant: is for images; allowed: data and rows without texts"),
         ("relevances/relevant/examples", 1001, "relevances.relevant.examples: 1001; allowed: 1 to 1000"),
-        ("relevances/relevant", {"data": "mnist", "row": "other", "of": "public", "examples": 9},
-         "relevances.relevant.examples: 9; allowed: 1 to 8"),
         ("relevances/texts", {"data": "mnist", "row": "one"},
          "relevances.texts: 'data' or 'starts' has an entry of that name too"),
-        ("relevances/relevant/of", "public",
-         "relevances.relevant.row: 'one' was trained with 'mnist', which is private in 'mnist'; "
-         "allowed: rows on other data"),
         ("rows/one", {**GOOD["rows"]["one"], "method": "tan", "levels": [{"batch": 100}],
                       "settings": {"sigma": 1.0, "steps": 10, "learning_rate": 1}},
          "relevances.relevant.row: 'one' is trained by 'tan', which scales images by its public ones; "
@@ -201,7 +185,6 @@ def test_a_row_with_relevances_is_made_of_the_row_they_come_from() -> None:
 
     for same in (
         lambda raw: raw["rows"]["one"].update(label="another"),
-        lambda raw: raw["relevances"]["relevant"].update(of="train"),  # the default, said aloud
         lambda raw: raw["rows"]["adaptive"]["settings"].update(relevance_share=0.25),
     ):
         assert changed_digest(same) == digest
@@ -212,17 +195,6 @@ def test_a_row_with_relevances_is_made_of_the_row_they_come_from() -> None:
     ):
         assert changed_digest(other) != digest
     assert params.parse(GOOD).row_digest("one") == params.parse(with_relevance()).row_digest("one")
-
-
-def test_relevances_differ_by_whose_they_are_and_how_many() -> None:
-    digests = {
-        params.parse(
-            with_relevance({"row": "other", "of": of, "examples": examples}, relevance_share=share)
-        ).relevance_digest("relevant")
-        for of, share in (("train", 0.25), ("public", 0))
-        for examples in (None, 5)
-    }
-    assert len(digests) == 4
 
 
 def test_relevances_leave_a_search_valid() -> None:

@@ -48,7 +48,7 @@ PARAMS: dict[str, Any] = {
     },
     "relevances": {
         "map": {"data": "digits", "row": "of-digits"},
-        "strange": {"data": "digits", "row": "of-letters", "of": "public", "examples": 5},
+        "strange": {"data": "digits", "row": "of-letters", "examples": 5},
         "late": {"data": "digits", "row": "tuning"},
         "shared": {"data": "digits", "row": "sharing"},
         "grey": {"data": "digits", "row": "of-colours"},

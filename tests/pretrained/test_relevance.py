@@ -55,7 +55,7 @@ def test_it_is_the_data_and_the_average_over_training_examples(mapped: Path) -> 
     assert relevance.mean.dtype == torch.float64
     torch.testing.assert_close(relevance.mean, torch.stack(each).double().mean(0), rtol=1e-4, atol=1e-5)
     assert relevance.mean.std() > 0.01
-    assert (relevance.examples, relevance.public, relevance.informed) == (60, False, True)
+    assert (relevance.examples, relevance.informed) == (60, True)
     assert data.manifest["relevance"] == {
         "row": "of-digits",
         "config": parsed().relevance_digest("map"),
@@ -88,12 +88,11 @@ def test_a_network_that_saw_other_images_is_not_informed(world: Path) -> None:
     make_relevance("strange", parsed(), world)
     data = prepared.load("strange", world)
     about = data.manifest["relevance"]
-    told = (about["informed"], about["note"], about["of"], about["examples"])
-    assert told == (False, UNINFORMED, "public", 5)
+    assert (about["informed"], about["note"], about["examples"]) == (False, UNINFORMED, 5)
     relevance = not_none(read_relevance(data, CPU))
-    assert (relevance.examples, relevance.public, relevance.informed) == (5, True, False)
+    assert (relevance.examples, relevance.informed) == (5, False)
     net = trained_net(joined.trained_row("of-letters", parsed(), world))
-    images = digits.splits["public"].inputs[:5]
+    images = digits.splits["train"].inputs[:5]
     assert np.array_equal(relevance.mean.numpy(), average(net, images, CPU))
 
 

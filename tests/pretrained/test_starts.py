@@ -17,7 +17,7 @@ from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.prepare import prepare
 from dprepro.pipeline.data.prepared import PREPARED, START
 from dprepro.pipeline.ledgers.rows import row_ledgers
-from dprepro.pipeline.models import bilstm, lenet5, resnet18
+from dprepro.pipeline.models import lenet5
 from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.pretrained import loading, starts
@@ -224,20 +224,6 @@ def test_weights_of_another_network_are_refused(
     refused = refusal_of(lambda: loading.load_start(net, tmp_path / START, which))
     assert f"start.npz: weights of another network: {line}" in refused
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
-
-
-def test_what_is_trainable() -> None:
-    net = lenet("layer")
-    assert loading.trainable(net, "all") == {name for name, _ in net.named_parameters()}
-    layers = {name.partition(".")[0] for name in loading.trainable(net, "linear")}
-    assert layers == {"9", "10", "12", "13", "15", "16"}
-    small = Model(name="resnet18", normalization="running_bn", unnormalized=1)
-    linear = loading.trainable(resnet18.build(small, (3, 32, 32), 10), "linear")
-    assert {tuple(name.split(".")[1:]) for name in linear} == {("weight",), ("bias",)}
-    texts = bilstm.build(Model(name="bilstm", normalization="layer"), (8, 50), 4)
-    kept = {name for name, _ in texts.named_parameters()} - loading.trainable(texts, "linear")
-    assert all("embedding" in name for name in kept)
-    assert kept
 
 
 def of_tutorial(features: bool, trainable: str = "linear", **after: Any) -> Settings:

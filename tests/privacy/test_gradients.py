@@ -210,7 +210,7 @@ def test_groups_of_examples_are_summed_as_gradients_in_memory(
     values = [torch.randn(11, *shape, generator=random).double() for shape in shapes]
     if broken is not None:
         values[1][broken] = values[4][broken] = torch.inf
-    kinds = {"a": OuterSums(*values[:2]), "b": Full(values[4]), "c": OuterSums(*values[2:4])}
+    kinds: dict[str, Any] = {"a": OuterSums(*values[:2]), "b": Full(values[4]), "c": OuterSums(*values[2:4])}
     mask, losses = torch.rand(11, generator=random).double(), torch.zeros(11)
     members = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]).double()
     bounds = ClipLimits(members, torch.tensor([3.0, 1.0]).double())

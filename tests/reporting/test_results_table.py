@@ -216,9 +216,3 @@ def test_every_printed_value_here_is_judged_once(here: Sources) -> None:
     open_ = table[table["status"].isna()]
     assert open_["explanation"].str.startswith("not counted").all()
     assert table.loc[table["status"] == "not run", "not_judged_reason"].notna().all()
-
-
-def test_the_papers_argue_78_pairs_here(here: Sources) -> None:
-    found = effects(results(here), here)
-    assert int(found["argued"].sum()) == 78
-    assert (found.loc[found["argued"], "left_level"] == found.loc[found["argued"], "right_level"]).all()

@@ -33,20 +33,6 @@ def test_it_is_kymatios_in_its_order(channels: int, side: int, image: int, row: 
     assert ours[image, -81:, row, column].tolist() == pytest.approx(theirs, rel=2e-4)
 
 
-def test_a_mirrored_image_has_mirrored_features() -> None:
-    """At the diagonal, as the pixels that are kept lie alike on either side: angle k becomes 2 - k of 8."""
-    from lab.scattering import scattering
-
-    images = drawn(2, 1, 28)
-    features = scattering(images)
-    mirrored = scattering(images.mT).mT
-    angles = [(2 - angle) % 8 for angle in range(8)]
-    first, second = features[:, 1:17].unflatten(1, (2, 8)), features[:, 17:].unflatten(1, (8, 8))
-    assert torch.allclose(mirrored[:, 0], features[:, 0])
-    assert torch.allclose(mirrored[:, 1:17].unflatten(1, (2, 8)), first[:, :, angles], atol=1e-9)
-    assert torch.allclose(mirrored[:, 17:].unflatten(1, (8, 8)), second[:, angles][:, :, angles], atol=1e-9)
-
-
 @pytest.mark.parametrize(("name", "side"), [("mnist", 28), ("kmnist", 28), ("cifar10", 32), ("cifar100", 32)])
 def test_features_are_within_the_declared_range(name: str, side: int) -> None:
     """A wavelet sums to 0, so that what it makes of pixels is at most half its absolute sum times their span.

@@ -79,14 +79,3 @@ def test_plain_lines_come_at_an_epochs_end(capsys: pytest.CaptureFixture[str]) -
         show(replace(STATE, logged=False))
         show(STATE)
     assert capsys.readouterr().out == f"row: {progress.describe(STATE)}\n"
-
-
-def test_work_that_is_counted_is_told_now_and_then(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    passed = iter([0.0, 1.0, 6.0, 6.0, 7.0])  # seconds: at the start, after each row, after each line
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(passed))
-    with progress.counting("publish", 3) as show:  # pytest's output is no terminal
-        for row in ("one", "two", "three"):
-            show(row)
-    assert capsys.readouterr().out == "publish: 2/3  two\n"

@@ -119,7 +119,7 @@ def test_a_rebuilt_training_on_own_data_counts_beside_the_lost_one(recorded: Pat
     assert "weights of 4 of 4 trainings are not here" in refused("evaluate r")
     assert not_none(records.read_run("r")) == before
     said = run("train r")
-    assert "r: 4 of 4 to train, about 0:00:0" in said
+    assert "r: 4 of 4 to train, about 0:00:" in said
     assert "4 trained, 0 stand" in said
     after = not_none(records.read_run("r"))
     assert not {each.weights for each in before.trainings} & {each.weights for each in after.trainings}

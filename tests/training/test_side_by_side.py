@@ -17,7 +17,7 @@ from dprepro.pipeline.training import side_by_side
 from dprepro.pipeline.training.loop import Progress, SeedRun
 from dprepro.pipeline.training.side_by_side import train_runs
 from tests.conftest import dpsgd, forgetting
-from tests.training.running import context, quiet, weights
+from tests.training.running import context, weights
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -125,18 +125,3 @@ def test_a_worker_whose_examples_meet_is_not_trained_again_with_other_samples(
         with pytest.raises(Unproven, match="examples meet") as problem:
             list(train_runs(wanted(), context(tiny, cpu, tmp_path / "two", model=model), workers=2))
     assert problem.value.trainings in (1, 2)  # the other worker may have been stopped before its first step
-
-
-def test_short_trainings_take_one_process_and_those_on_a_gpu_as_many_as_asked_for(
-    tiny: Prepared, cpu: Execution, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise AssertionError("workers were started")
-
-    monkeypatch.setattr(side_by_side, "_run", refuse)
-    monkeypatch.setattr(side_by_side, "WORTH", 10**9)
-    short = [SeedRun("epsilon=3", seed, dpsgd()) for seed in range(2)]
-    assert len(list(train_runs(short, context(tiny, cpu, tmp_path / "short"), workers=2))) == 2
-    gpu = context(tiny, replace(cpu, device=torch.device("cuda")), tmp_path / "gpu", show=quiet)
-    monkeypatch.setattr(side_by_side, "WORTH", 1)
-    assert side_by_side._worthwhile_processes(wanted(), gpu, 2) == 2

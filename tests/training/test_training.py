@@ -33,11 +33,11 @@ from dprepro.pipeline.identity import validity
 from dprepro.pipeline.identity.frozen import frozen_changed
 from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.ledgers.rows import row_ledgers
-from dprepro.pipeline.methods import registry
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.noisy_weights.method import NoisyWeights
 from dprepro.pipeline.methods.noisy_weights.settings import NoisyWeightsSettings
 from dprepro.pipeline.methods.spending import statement
+from dprepro.pipeline.models import networks
 from dprepro.pipeline.models.model import Model
 from dprepro.pipeline.models.networks import build_net
 from dprepro.pipeline.params import Settings
@@ -257,21 +257,10 @@ def kept(root: Path, trainings: list[tuple[str, int]]) -> dict[str, Any]:
     }
 
 
-THREE = [{"epsilon": 3}, {"epsilon": 5}, {"epsilon": float("inf")}]
-
-
-@pytest.mark.parametrize(
-    ("changes", "new"),
-    [
-        ({"seeds": 3}, [("epsilon=3", 2), ("epsilon=inf", 2)]),
-        ({"levels": THREE}, [("epsilon=5", 0), ("epsilon=5", 1)]),
-    ],
-    ids=["seed", "level"],
-)
-def test_what_a_row_lacks_is_trained_and_what_stands_is_left_alone(
-    done: Path, cpu: Execution, changes: dict[str, Any], new: list[tuple[str, int]]
-) -> None:
+def test_what_a_row_lacks_is_trained_and_what_stands_is_left_alone(done: Path, cpu: Execution) -> None:
     settings, data = loaded(done)
+    levels = [{"epsilon": 3}, {"epsilon": 5}, {"epsilon": float("inf")}]
+    changes, new = {"levels": levels}, [("epsilon=5", 0), ("epsilon=5", 1)]
     old = names(done)
     before = kept(done, old)
     assert grow(done, changed(settings, **changes), data, cpu) == 2
@@ -577,7 +566,7 @@ def test_a_network_that_cannot_be_trained_is_one_clear_line(
 ) -> None:
     build = Mock(side_effect=[built])  # which raises what is an exception
     mine = SimpleNamespace(load=lambda: SimpleNamespace(build=build), path=Path("lab/models/mine.py"))
-    monkeypatch.setattr(registry, "extensions", lambda kind: {"mine": mine})
+    monkeypatch.setattr(networks, "extensions", lambda kind: {"mine": mine})
     line = refusal_of(lambda: build_net(Model.model_construct(name="mine"), shape, 4))
     assert line.startswith("lab/models/mine.py: model 'mine'")
     assert says in line

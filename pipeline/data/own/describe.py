@@ -72,7 +72,7 @@ def describe(name: str, kind: str, options: Mapping[str, Any], root: Path = Path
     if kind == "npz" and place.suffix.lower() in _ENDINGS["table"]:
         raise UserError(f"{place}: a table, not as --npz takes it; allowed with --table")
     parts = (
-        [path for part in declared.PARTS if (path := declared.part_of(place, part, ending)).exists()]
+        [path for part in declared.PARTS if (path := place / f"{part}{ending}").exists()]
         for ending in _ENDINGS[kind]
     )
     there = max(parts, key=len)

@@ -42,7 +42,7 @@ def find(name: str, declaration: OwnFiles, root: Path) -> dict[str, Path]:
     linked = place.parent == root / FOLDER and place.is_symlink()
     within = place.resolve() if linked else root
     if isinstance(declaration, OwnImages):
-        folders = {f"{part}/": part_of(place, part) for part in PARTS} if parted(declaration) else {"": place}
+        folders = {f"{part}/": place / part for part in PARTS} if parted(declaration) else {"": place}
         files = {
             f"{below}{path.relative_to(folder).as_posix()}": path
             for below, folder in folders.items()
@@ -50,7 +50,7 @@ def find(name: str, declaration: OwnFiles, root: Path) -> dict[str, Path]:
         }
     elif parted(declaration):
         kind = ending(declaration)
-        files = {f"{part}{kind}": part_of(place, part, kind) for part in PARTS}
+        files = {f"{part}{kind}": place / f"{part}{kind}" for part in PARTS}
     else:
         files = {f"all{ending(declaration)}": place}
     if len(files) > OWN_FILES:
@@ -58,11 +58,6 @@ def find(name: str, declaration: OwnFiles, root: Path) -> dict[str, Path]:
     for path in files.values():
         _check_file(name, path, declaration, within)
     return files
-
-
-def part_of(place: Path, part: str, ending: str = "") -> Path:
-    """Path of a part in the folder ``place``: its file, or its folder of images if ``ending`` is ''."""
-    return place / f"{part}{ending}"
 
 
 def is_part(folder: Path) -> bool:

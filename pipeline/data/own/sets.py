@@ -58,13 +58,13 @@ def _read(declaration: OwnFiles, place: Path, part: str) -> Examples:
     if isinstance(declaration, OwnImages):
         from dprepro.pipeline.data.own import images  # imports Pillow, which training alone doesn't need
 
-        folder = place if part == "all" else declared.part_of(place, part)
+        folder = place if part == "all" else place / part
         return images.read(folder, declaration.classes, declaration.shape, declaration.resize)
     ending = declared.ending(declaration)
     if not place.is_dir():
         path = place
     else:
-        path = place / f"all{ending}" if part == "all" else declared.part_of(place, part, ending)
+        path = place / f"all{ending}" if part == "all" else place / f"{part}{ending}"
     if isinstance(declaration, OwnArrays):
         return npz.read(path, declaration.inputs, declaration.labels)
     if isinstance(declaration, OwnTable):

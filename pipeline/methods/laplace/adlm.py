@@ -40,7 +40,7 @@ class Adlm(Perturbed):
     def sizes(self) -> Sizes:
         """Sizes of the task, with those of its relevances."""
         about = self.relevance
-        sizes = RelevanceSizes(about.examples, about.public, about.informed)
+        sizes = RelevanceSizes(about.examples, about.informed)
         return replace(super().sizes, relevances=sizes)
 
     @cached_property

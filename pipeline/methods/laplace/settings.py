@@ -20,7 +20,7 @@ from dprepro.pipeline.methods.spending import (
     statement,
 )
 
-SHARED, INFORMED = statement("shared_noise"), statement("exact_relevances")
+SHARED = statement("shared_noise")
 # Smallest relevance of a feature, as in the authors' code; a feature with relevance 0 would get infinite
 # noise
 LEAST_RELEVANCE = 1e-5
@@ -174,7 +174,7 @@ class IlmSettings(EpochSettings):
         if guarantee.spending is None:
             return guarantee
         # relevances of private images are averaged by a curator, who sees every image
-        trust = "curated" if sizes.relevances and not sizes.relevances.public else "local"
+        trust = "curated" if sizes.relevances else "local"
         # an example with 1/|L| of the noise spends |L| times epsilon
         epsilon_kind = "claimed" if self.variant == "sound" else "accounted"
         return replace(
@@ -233,12 +233,9 @@ class AdlmSettings(IlmSettings):
         return ratios.clip(LEAST_RELEVANCE) if self.variant == "code" else ratios
 
     def feature_ratios(self, sizes: Sizes) -> np.ndarray | None:
-        """(d,) `ratios` of the training's noisy relevances, or of public relevances, which have no noise."""
+        """(d,) `ratios` of the training's noisy relevances."""
         relevances, _ = _measured(sizes)
-        if relevances.ratios is not None or relevances.mean is None:
-            return relevances.ratios
-        ratios: np.ndarray = self.ratios(self.scaled(relevances.mean).astype(np.float32))
-        return ratios
+        return relevances.ratios
 
     def relevance_distance(self, sizes: Sizes) -> float:
         """Largest change of a mean of |D| relevances in [0, 1] by one example: 1 / |D|, or 1 if ``informed``.
@@ -250,13 +247,13 @@ class AdlmSettings(IlmSettings):
         return 1.0 if relevances.informed else 1 / relevances.examples
 
     def relevance_scale(self, sizes: Sizes) -> float:
-        """Scale b of the noise on an average relevance: Delta_R / epsilon_1 (Alg. 1, line 6); public: 0.
+        """Scale b of the noise on an average relevance: Delta_R / epsilon_1 (Alg. 1, line 6).
 
         Delta_R of d relevances averaged over |D| examples is 2 d / |D| (Lemma 1). In 'sound' it is d times
         `relevance_distance`.
         """
         relevances, network = _measured(sizes)
-        if relevances.public or not self.private:
+        if not self.private:
             return 0.0
         if self.variant == "sound":
             sensitivity = network.features * self.relevance_distance(sizes)
@@ -265,10 +262,8 @@ class AdlmSettings(IlmSettings):
         return sensitivity / (self.relevance_share * self.epsilon)
 
     def relevance_releases(self, sizes: Sizes) -> tuple[Laplace, ...]:
-        """Release of the average relevances; none for relevances of public images, which have no noise."""
+        """Release of the average relevances."""
         relevances, network = _measured(sizes)
-        if relevances.public:
-            return ()
         mean = Laplace(
             quantity="relevances",
             claimed=self.relevance_share * self.epsilon,
@@ -280,29 +275,15 @@ class AdlmSettings(IlmSettings):
         )
         return (mean,)
 
-    def guarantee(self, sizes: Sizes, normalization: str) -> Guarantee:
-        """Guarantee of `IlmSettings`; broken if public relevances without noise depend on private images."""
-        guarantee = super().guarantee(sizes, normalization)
-        relevances, _ = _measured(sizes)
-        if guarantee.spending is None or not (relevances.public and relevances.informed):
-            return guarantee
-        return replace(guarantee, broken=(*guarantee.broken, INFORMED), protects=None)
-
     def problem(self, circumstances: Circumstances) -> str | None:
         """Reason why the settings don't fit the row, as 'key of the row: reason'; None if they fit."""
-        if circumstances.relevances is None:
+        if not circumstances.relevances:
             return (
                 f"data: method {self.method!r} needs data of 'relevances', not {circumstances.data!r}; "
                 f"there are: {', '.join(circumstances.with_relevances) or 'none'}"
             )
-        # public relevances need no noise, and so no share of epsilon; others must have one
-        public = circumstances.relevances == "public"
-        if (self.relevance_share == 0) != public:
-            return (
-                f"settings.relevance_share: {self.relevance_share}; allowed with the "
-                f"{'public' if public else 'private'} relevances of {circumstances.data!r}: "
-                + ("0" if public else "above 0")
-            )
+        if self.relevance_share == 0:
+            return "settings.relevance_share: 0; allowed: above 0"
         if self.input_share < 1e-9:  # 1 - .7 - .3 is 6e-17
             return (
                 f"settings.relevance_share: {self.relevance_share} leaves the inputs nothing; allowed: below "
