@@ -46,7 +46,7 @@ from dprepro.pipeline.results.schema import (
 )
 from dprepro.pipeline.results.weights import RUNS, repeated, weights_path
 from dprepro.pipeline.training.checkpoints import checkpoint_lock
-from dprepro.pipeline.training.not_covered import declared_uses
+from dprepro.pipeline.training.not_covered import data_uses, declared_uses
 from dprepro.pipeline.transport import archive, dvclock
 from dprepro.pipeline.transport.networks import check_network
 
@@ -290,10 +290,14 @@ def _check_statements(training: TrainingRecord, settings: Settings) -> None:
     """
     config = method_settings()[training.method].recorded(training.settings)
     weights = settings.row(training.row).model.network
-    expected = declared_uses(training.data, config, settings, weights)
     recorded = {use.key for use in training.not_covered}
-    missing = expected - recorded
-    if missing and not (missing < RELEVANCES):  # params.yaml alone requires both; a training has one
+    if prepared.manifest_here(training.data) is None:
+        expected = declared_uses(training.data, config, settings, weights)
+        if recorded & RELEVANCES:  # params.yaml alone requires both; a training has one
+            expected -= RELEVANCES
+    else:
+        expected = {use.key for use in data_uses(prepared.load(training.data), config, weights)}
+    if missing := expected - recorded:
         raise UserError(f"not_covered lacks {min(missing)!r}: not what its settings come to")
     for statement in (*training.broken, *training.not_covered, *filter(None, [training.protects])):
         words(statement)
