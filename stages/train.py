@@ -1,10 +1,12 @@
 """`dprepro train ROW`: missing training runs of a row."""
 
+import os
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dprepro.errors import UserError
+from dprepro.errors import UserError, counted
 
 if TYPE_CHECKING:
     from dprepro.pipeline.data.prepared import Prepared
@@ -103,6 +105,9 @@ def train(
     run = records.read_run(row)
     wanted = missing(declared := loaded.row(row), run, data)
     if wanted:
+        # set by DVC for its stages
+        if "DVC_STAGE" in os.environ and (left := _left(loaded)):
+            print(left)
         time = duration(run, [each.level for each in wanted])
         count = f"{len(wanted)} of {len(declared.trainings)} to train"
         print(f"{row}: {count}, {time}, on {describe_device(how.device)}", flush=True)
@@ -112,3 +117,26 @@ def train(
         )
     stand = len(declared.trainings) - trained
     print(f"{row}: {trained} trained, {stand} stand, {records.run_path(row)}")
+
+
+def _left(settings: "Settings") -> str | None:
+    """Line on the trainings without weights here; None: all have them."""
+    from dprepro.pipeline.results import records
+    from dprepro.pipeline.results.weights import seconds, weights_path
+
+    count, times = 0, []
+    for key, row in settings.rows.items():
+        keys = ((row.level(resolved), seed) for resolved, seed in row.trainings)
+        if levels := [level for level, seed in keys if not weights_path(key, level, seed).exists()]:
+            count += len(levels)
+            times.append(seconds(records.read_run(key), levels))
+    if not count:
+        return None
+    known = [each for each in times if each is not None]
+    time = f"about {timedelta(seconds=round(sum(known)))} by the records of {counted(len(known), 'row')}"
+    unknown = f", not known for {new}" if (new := len(times) - len(known)) else ""
+    what = f"weights of {counted(count, 'training')} of {counted(len(times), 'row')}"
+    return (
+        f"{what} are not here. `dvc repro` of everything trains them: {time}{unknown}; "
+        "`dvc repro evaluate@ROW` those of one row, `dvc repro --allow-missing` none"
+    )

@@ -77,13 +77,17 @@ def tensors_digest(path: Path) -> str:
     return digest(b"".join(parts))
 
 
-def duration(run: "RowTrainings | None", levels: Iterable[str]) -> str:
-    """Words for the duration of a training of each of these levels, by the row's record."""
+def seconds(run: "RowTrainings | None", levels: Iterable[str]) -> float | None:
+    """Duration of a training of each of these levels by the row's record; None if it lacks one of them."""
     times = [run.seconds.get(level) if run else None for level in levels]
     known = [each for each in times if each is not None]
-    if len(known) < len(times):
-        return "duration not known"
-    return f"about {timedelta(seconds=ceil(sum(known)))} by its record"
+    return sum(known) if len(known) == len(times) else None
+
+
+def duration(run: "RowTrainings | None", levels: Iterable[str]) -> str:
+    """Words for `seconds`: 'about 0:12:00 by its record', or 'duration not known'."""
+    known = seconds(run, levels)
+    return "duration not known" if known is None else f"about {timedelta(seconds=ceil(known))} by its record"
 
 
 def require(
