@@ -149,15 +149,20 @@ class Streams:
         pieces, count = np.split(noise, range(PIECE, size, PIECE)), torch.get_num_threads()
         # threads draw several at once, because then they wait less for each other
         at_once = min(16, -(-len(pieces) // count)) if count > 1 else 1
+        firsts = iter(range(0, len(pieces), at_once))  # the threads share it
 
-        def draw(first: int) -> None:
-            some = range(first, min(first + at_once, len(pieces)))
-            generators = (self._generator(f"noise/{piece}", step) for piece in some)
-            rounded_normal(generators, pieces[some.start : some.stop], bits)
+        def draw() -> None:
+            for first in firsts:
+                some = range(first, min(first + at_once, len(pieces)))
+                generators = (self._generator(f"noise/{piece}", step) for piece in some)
+                rounded_normal(generators, pieces[some.start : some.stop], bits)
 
-        # the prefetcher's thread has one
-        with ThreadPoolExecutor(count, "noise") as threads:
-            list(threads.map(draw, range(0, len(pieces), at_once)))
+        # the prefetcher's thread has one; this thread draws too, as a start takes a fiftieth of the time
+        with ThreadPoolExecutor(max(1, count - 1), "noise") as threads:
+            others = [threads.submit(draw) for _ in range(count - 1)]
+            draw()
+        for other in others:
+            other.result()
         return torch.from_numpy(noise)
 
     def rounded_laplace(
