@@ -11,7 +11,7 @@ captum's LRP is not used: it has no rule for this project's normalisations, lose
 (0.9.0), and leaves hooks in the network. Tests compare the two for networks that captum supports.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +33,7 @@ SUMMING = (
     nn.AvgPool2d,
     nn.AdaptiveAvgPool2d,
     nn.Flatten,
+    nn.GroupNorm,
     BatchStatistics,
 )
 
@@ -72,7 +73,7 @@ def propagate_relevance(net: nn.Module, inputs: Tensor) -> Tensor:
     relevance = torch.zeros_like(outputs).scatter(1, predicted, outputs.gather(1, predicted))
     for layer, value in zip(reversed(layers), reversed(values), strict=True):
         if isinstance(layer, SUMMING):
-            relevance = _input_relevance(layer, value, relevance)
+            relevance = _input_relevance(_linearized(layer, value), value, relevance)
     return relevance
 
 
@@ -96,8 +97,30 @@ def _chain(name: str, layer: nn.Module) -> Iterator[nn.Module]:
         )
 
 
-def _input_relevance(layer: nn.Module, value: Tensor, relevance: Tensor) -> Tensor:
+def _input_relevance(layer: Callable[[Tensor], Tensor], value: Tensor, relevance: Tensor) -> Tensor:
     """Relevance of a layer's inputs ``value`` from the relevance of its outputs (Eqs. 4 and 5)."""
     outputs, back = torch.func.vjp(layer, value)[:2]
     stable = outputs + STABILIZER * torch.where(outputs < 0, -1.0, 1.0)
     return value * back(relevance / stable)[0]
+
+
+def _linearized(layer: nn.Module, value: Tensor) -> Callable[[Tensor], Tensor]:
+    """Layer as a weighted sum of its inputs. All layers but group norm are such sums already.
+
+    Group norm subtracts the group's mean, which is such a sum. It then divides by a standard deviation, here
+    fixed at that of ``value``, so that relevance is conserved (Ali et al. 2022).
+    """
+    if not isinstance(layer, nn.GroupNorm):
+        return layer
+    groups, shape = layer.num_groups, (1, -1, *(1,) * (value.dim() - 2))
+    variances = value.reshape(len(value), groups, -1).var(2, unbiased=False, keepdim=True)
+
+    def norm(inputs: Tensor) -> Tensor:
+        grouped = inputs.reshape(len(inputs), groups, -1)
+        scaled = (grouped - grouped.mean(2, keepdim=True)) / (variances + layer.eps).sqrt()
+        outputs = scaled.reshape(inputs.shape)
+        if layer.affine:
+            outputs = outputs * layer.weight.reshape(shape) + layer.bias.reshape(shape)
+        return outputs
+
+    return norm

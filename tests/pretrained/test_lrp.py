@@ -43,6 +43,9 @@ NORMS: dict[str, list[nn.Module]] = {
     "none": [],
     "response": [nn.ReLU(), LocalResponse(4)],
     "batch": [spread(BatchStatistics(4, 1e-5))],
+    "group": [nn.GroupNorm(2, 4)],
+    "group, fixed": [nn.GroupNorm(2, 4, affine=False)],
+    "layer": [nn.GroupNorm(1, 4)],
 }
 
 
