@@ -1,6 +1,7 @@
 """Layer-wise relevance propagation: conservation, another library's numbers, and refusals."""
 
 import copy
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,13 +10,15 @@ from captum.attr._utils.lrp_rules import EpsilonRule
 from torch import Tensor, nn
 
 from dprepro.clipping.normalization import BatchStatistics
+from dprepro.pipeline import params
 from dprepro.pipeline.models import resnet18
 from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.networks import build_net
 from dprepro.pipeline.models.normalization import LocalResponse
 from dprepro.pipeline.pretrained.lrp import propagate_relevance, relevances
 from tests.refusal import refusal_of
 
-SIDE = 8
+REPO, SIDE = Path(__file__).parents[2], 8
 
 
 def convolutional(*norm: nn.Module, bias: bool = False) -> nn.Sequential:
@@ -114,3 +117,13 @@ def test_what_has_no_rule_is_one_line() -> None:
     line = refusal_of(lambda: relevances(residual, images(1, 3, 32)))
     assert line.startswith("network, 2: no rule to propagate relevance through BasicBlock")
     assert refusal_of(lambda: relevances(nn.Softplus(), images())).startswith("network, as a whole: no rule")
+
+
+@pytest.mark.parametrize("project", ["", "demo"])
+def test_relevances_that_are_declared_pass_through_their_networks(project: str) -> None:
+    settings = params.load(REPO / project / "params.yaml")
+    for relevance in settings.relevances.values():
+        row = settings.rows[relevance.row]
+        net = build_net(row.model, (1, 28, 28), 10).eval()
+        assert propagate_relevance(net, images(2, side=28)).abs().sum() > 0
+    assert settings.relevances
