@@ -29,6 +29,7 @@ from dprepro.accountants.records import (
     up,
 )
 from dprepro.accountants.worst_instance import worst_epsilon
+from dprepro.fields import LARGEST
 from dprepro.pipeline.extensions import cached, extensions
 from dprepro.pipeline.methods.spending import Statement, statement
 from dprepro.pipeline.results.schema import Ledger, Released, TrainingRecord, unit_of
@@ -152,7 +153,8 @@ def make_ledger(
     mu, curve = None, None
     if claimed_by == "clt":
         mu = clt_mu(spending, steps)
-        epsilons["clt"] = inf if mu is None else gaussian_epsilon(mu, delta)
+        limit = inf if mu is None else gaussian_epsilon(mu, delta)
+        epsilons["clt"] = limit if limit <= LARGEST else inf
         profiles = [unamplified(spending, steps), *([grid.delta] if grid else [])]
         curve = tradeoff(profiles, epsilons[tightest])
         results.append(_limit(spending, epsilons["clt"]))

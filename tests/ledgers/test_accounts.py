@@ -74,6 +74,13 @@ def test_next_to_no_noise_has_no_limit_and_still_a_bound(record: schema.Record) 
     assert str(training.ledger.accountant).startswith("unamplified")
 
 
+def test_a_limit_beyond_all_records_is_not_computed() -> None:
+    of_limit = ledger("poisson", noise=0.05)  # a mu of 1e86, whose epsilon is 1e172
+    assert of_limit.claimed is None
+    assert "mu is too large" in str(of_limit.accountants[-1].note)
+    assert of_limit.epsilon_upper < 1e7
+
+
 def test_a_poisson_sample_of_single_examples_has_no_vector_to_turn() -> None:
     single = SampledGaussian(sampling="poisson", noise_multiplier=1.0, examples=6400, batch=64, sets=64)
     assert make_ledger(single, 5, 1e-5, "clt").epsilon_lower_by == statement("always_at_full_length")
