@@ -15,8 +15,8 @@ SPLIT = {"raw": "mnist", "train": 1300, "validation": 100, "public": {"raw": "mn
 
 @pytest.fixture
 def settings():
-    raw = {"mnist": {}, "ag-news": {"train": 40, "test": 20}}
-    return parse({"source": {"kind": "digits"}, "raw": raw, "own": {}, "data": {"small": SPLIT}, "rows": {}})
+    source = {"kind": "digits"}
+    return parse({"source": source, "raw": {"mnist": {}}, "own": {}, "data": {"small": SPLIT}, "rows": {}})
 
 
 def test_every_image_is_the_published_one_and_has_its_label(tmp_path):
@@ -50,7 +50,3 @@ def test_a_manifest_names_source_and_licence(settings, tmp_path):
     assert "CC BY 4.0" in origin["licence"]
     assert "10.24432/C50P49" in origin["licence"]
     assert manifest["counts"] == {"train": 1300, "validation": 100, "public": 100, "test": 297}
-
-
-def test_other_data_sets_stay_synthetic(settings, tmp_path):
-    assert fetch("ag-news", settings, tmp_path).edition == "synthetic"

@@ -51,27 +51,19 @@ def tensors_of(net: nn.Module) -> dict[str, Tensor]:
 @pytest.mark.parametrize(
     ("name", "normalization", "unnormalized", "count", "tensors"),
     [
-        ("lenet_300_100", "none", 0, 266_610, 6),
         ("lenet_300_100", "running_bn", 0, 266_610 + 2 * 410, 12),
         ("resnet18", "running_bn", 1, 11_173_962, 62),  # as kuangliu/pytorch-cifar prints it
         ("resnet18", "running_bn", 0, 11_173_962 + 2 * 10, 64),
         # the last convolution trades scale and shift for a bias
         ("resnet18", "running_bn", 2, 11_173_962 - 512, 61),
-        ("resnet18", "none", 0, 11_169_162, 42),
         # a scale and a shift of each channel or unit behind every trainable layer
-        ("vgg", "none", 0, 2_462_282, 20),
         ("vgg", "running_bn", 0, 2_462_282 + 2 * (2 * 64 + 2 * 128 + 4 * 256 + 512 + 10), 40),
-        ("vgg16", "none", 0, 14_719_818, 28),
         ("vgg16", "running_bn", 0, 14_719_818 + 2 * (2 * 64 + 2 * 128 + 3 * 256 + 6 * 512 + 10), 56),
-        ("tf_tutorial", "none", 0, 1_144_138, 10),
         ("tf_tutorial", "running_bn", 0, 1_144_138 + 2 * (2 * 64 + 2 * 384 + 10), 20),
-        ("lenet5", "none", 0, 61_706, 10),
         ("lenet5", "running_bn", 0, 61_706 + 2 * (6 + 16 + 120 + 84 + 10), 20),
         ("convnet", "batch_bn", 1, 132_042, 18),
-        ("convnet", "none", 0, 131_466, 10),
         ("lenet5_tanh", "batch_bn", 2, 61_990, 16),
         # 448 in the stem; 47,296, 73,856, 229,760, 295,168, 918,272 and 1,180,160 in the blocks; 2,570 behind
-        ("wrn16_4", "none", 0, 2_747_530, 34),
         ("wrn16_4", "group", 0, 2_747_530 + 2 * 2016, 66),
         ("wrn16_4", "group", 1, 2_747_530 + 2 * 2016, 66),
         # as many as LeNet-5, whose first linear layer is a convolution

@@ -93,13 +93,6 @@ def test_losses_are_between_those_of_poisson_samples_and_renyi_dp(noise: float, 
     assert epsilons["poisson"] < epsilons["fixed"]
 
 
-def test_a_grid_twice_as_fine_tells_nothing_new() -> None:
-    mechanism, steps, delta = spending("fixed", 0.9, 50_000, 64), 20_000, 1e-5
-    actual = losses(mechanism, steps, delta, unamplified_epsilon(mechanism, steps, delta))
-    fine = composed_losses(mechanism, steps, 2e-5).epsilon(delta)
-    assert fine <= actual.epsilon(delta) < 1.001 * fine
-
-
 @pytest.mark.parametrize(("sampling", "noise"), [("shuffled", 1.0), ("fixed", 0.002)])
 def test_no_losses_where_they_depend_or_run_out(sampling: str, noise: float) -> None:
     mechanism = spending(sampling, noise, 5000, 50)

@@ -8,7 +8,6 @@ from dprepro.accountants.attack_risk import tradeoff
 from dprepro.accountants.gaussian import clt_mu, gaussian_delta, gaussian_epsilon, h
 from dprepro.accountants.pld import composed_losses
 from dprepro.accountants.records import SampledGaussian
-from tests.not_none import not_none
 
 
 def gaussian_curve(mu: float, alphas: np.ndarray) -> np.ndarray:
@@ -38,17 +37,6 @@ def test_deltas_are_those_of_dp_accounting_one_by_one(sampling: str, noise: floa
     assert losses.delta(epsilons) == pytest.approx(alone, rel=1e-11)
 
 
-def test_a_curve_is_convex_and_falls_from_next_to_one_to_nothing() -> None:
-    losses = composed_losses(spending("fixed", 0.8), 4000, 1e-3)
-    alphas, betas = np.array(tradeoff([losses.delta], losses.epsilon(1e-5))).T
-    assert betas[0] == pytest.approx(1, abs=2e-5)
-    assert betas[-1] == 0
-    slopes = np.diff(betas) / np.diff(alphas)
-    assert (slopes < 0).all()
-    # a sixth digit that is rounded down bends the curve by so much where alphas are dense
-    assert (np.diff(slopes) > -0.05).all()
-
-
 def test_hiding_nothing_leaves_no_error_but_at_alpha_zero() -> None:
     mu = 400.0
     curve = tradeoff([lambda epsilons: gaussian_delta(epsilons, np.asarray(mu))], gaussian_epsilon(mu, 1e-5))
@@ -66,25 +54,6 @@ def test_numbers_of_the_paper(sigma: float, printed: float, examples: int, mu: f
     assert h(mechanism.noise_multiplier) == pytest.approx(printed, abs=2e-3)
     actual = clt_mu(mechanism, round(50 * examples / 64))
     assert actual == pytest.approx(mu, abs=5e-3)
-
-
-def test_the_limit_is_near_the_mechanism_where_steps_are_small_and_many() -> None:
-    mechanism, steps, delta = spending("fixed", 4.0), 40_000, 1e-5
-    mu = not_none(clt_mu(mechanism, steps))
-    exact = composed_losses(mechanism, steps, 1e-5).epsilon(delta)
-    assert gaussian_epsilon(mu, delta) == pytest.approx(exact, rel=0.01)
-
-
-@pytest.mark.parametrize(("sampling", "sets"), [("poisson", 1), ("replacement", 64)])
-def test_the_limit_is_no_bound(sampling: str, sets: int) -> None:
-    """The curve of the mechanism lies below the limit's where that promises too much."""
-    mechanism, steps = spending(sampling, 2.5 / 8**0.5, sets=sets), 42_188
-    mu = not_none(clt_mu(mechanism, steps))
-    losses = composed_losses(mechanism, steps, 5e-4)
-    alphas, betas = np.array(tradeoff([losses.delta], losses.epsilon(1e-5))).T
-    small = (alphas > 0) & (alphas <= 0.01)
-    assert (betas[small] < gaussian_curve(mu, alphas[small])).all()
-    assert losses.epsilon(1e-5) > gaussian_epsilon(mu, 1e-5)
 
 
 def test_mu_of_other_samplings() -> None:

@@ -8,11 +8,10 @@ import pandas as pd
 import pytest
 
 from dprepro.pipeline.params import load
-from dprepro.pipeline.params.papers import Claim, Paper
-from dprepro.pipeline.reporting.claims import ClaimResult, Part, claims
+from dprepro.pipeline.params.papers import Paper
+from dprepro.pipeline.reporting.claims import claims
 from dprepro.pipeline.reporting.effects import effects
 from dprepro.pipeline.reporting.table import CELL, COLUMNS, Sources, read_sources, results, to_csv
-from dprepro.pipeline.reporting.verdict import computed
 from dprepro.pipeline.results.schema import Record
 from tests.reporting.made_up import dpsgd
 
@@ -72,15 +71,6 @@ def test_a_line_has_the_mean_its_interval_and_the_difference_from_the_paper() ->
     assert (found["epsilon_paper"], found["epsilon_upper"], found["privacy"]) == (1.0, 0.92, "proven")
     # within the margin of 1
     assert line(results(made), dpsgd.PLAIN, "epsilon=3")["status"] == "reproduced"
-
-
-def test_every_printed_value_has_one_line_and_a_variant_decides_none() -> None:
-    table = results(sources())
-    decided = table[table["is_primary"] & table["printed"].notna()]
-    assert len(decided) == 7 == len(decided.drop_duplicates(CELL))
-    (batch_norm,) = decided[decided["line"] == "bn-lenet5"].to_dict("records")
-    assert (batch_norm["status"], batch_norm["not_judged_reason"]) == ("not run", "not run")
-    assert not table.loc[table["variant"] != "", "is_primary"].any()
 
 
 def test_a_reduced_row_and_one_of_other_settings_are_not_judged() -> None:
@@ -169,15 +159,6 @@ def test_a_claim_is_judged_by_effects_values_and_bounds(test: dict[str, Any], st
     assert found.status == status
 
 
-def test_a_tally_tells_apart_the_parts_that_do_not_hold() -> None:
-    place = (PLAIN, "epsilon=3")
-    ran = [Part(place, 0.0, said, computed(1.0)) for said in ("holds", "fails", "uncertain", "not run")]
-    found = ClaimResult(
-        "p", Claim(key="c", says="so", where="there", untested="made up"), (*ran, Part(place, 0.0, "not run"))
-    )
-    assert found.tally == "1 of 3 hold, 1 uncertain, 1 confounded, 1 not run"
-
-
 def test_a_claim_on_an_epsilon_without_a_bound_is_not_proven() -> None:
     claim = {
         "key": "c",
@@ -202,6 +183,7 @@ def test_a_csv_file_has_every_column_but_objects() -> None:
 
 def test_every_printed_value_here_is_judged_once(here: Sources) -> None:
     table = results(here)
+    assert not table.loc[table["variant"] != "", "is_primary"].any()
     table = table[table["is_primary"] & table["printed"].notna()]
     printed = sum(
         len(values)

@@ -119,23 +119,3 @@ def test_a_part_of_a_claim(
 )
 def test_a_claim(parts: list[verdict.Part], status: str) -> None:
     assert verdict.claim(parts) == status
-
-
-@pytest.mark.parametrize(
-    ("claimed", "upper", "lower", "status"),
-    [
-        (7.0, 6.3, 6.2, "proven"),
-        (7.0, 7.0000001, None, "proven"),  # by rounding alone
-        (8.0, 8.0001, None, "proven"),  # the same, stored with five digits, rounded up
-        (8.0, 8.0002, None, "not proven"),
-        (7.0, 7.1, 3.0, "not proven"),
-        (7.0, None, 0.8, "not proven"),
-        (0.25, None, 2.0, "exceeded"),
-        (0.25, 3.0, 2.0, "exceeded"),
-        (None, 3.0, 2.0, "no claim"),
-    ],
-)
-def test_privacy(claimed: float | None, upper: float | None, lower: float | None, status: str) -> None:
-    assert verdict.privacy(claimed, upper, lower) == (status if claimed is not None else "not proven")
-    if claimed is None:
-        assert verdict.privacy(claimed, upper, lower, claims=False) == status

@@ -12,7 +12,7 @@ from dprepro.errors import UserError
 from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.params import Settings, load
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.weights import clear_weights, read_weights, weights_path, write_weights
+from dprepro.pipeline.results.weights import read_weights, weights_path, write_weights
 from tests.not_none import not_none
 
 CPU = torch.device("cpu")
@@ -32,18 +32,6 @@ def test_what_is_written_is_read_back_bit_by_bit(tmp_path: Path) -> None:
     assert tensors.keys() == MODEL.keys()
     for name, value in MODEL.items():
         assert torch.equal(tensors[name].view(torch.int32), value.contiguous().view(torch.int32))
-
-
-def test_views_of_all_replicas_are_kept_one_by_one(tmp_path: Path) -> None:
-    every = torch.arange(12.0).reshape(3, 4)
-    path = weights_path("row", "epsilon=1", 0, tmp_path)
-    said = write_weights(path, {"first": every[0], "same": every[0], "across": every[:, 1]})
-    assert path.stat().st_size < 400
-    assert read_weights(path, said, CPU)["across"].tolist() == [1, 5, 9]
-    clear_weights("row", {path}, tmp_path)
-    assert path.exists()
-    clear_weights("row", set(), tmp_path)
-    assert not path.exists()
 
 
 @pytest.mark.parametrize("content", [b"\xff" * 20, b""])
