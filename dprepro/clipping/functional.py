@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 import torch
@@ -12,16 +11,6 @@ from torch import Tensor, nn
 Tensors = dict[str, Tensor]  # by name
 Inputs = Tensor | dict[str, Tensor]  # (B, ...) inputs of a network, or several by keyword
 VECTOR = 16  # numbers in a vector register of a CPU
-
-
-@cache
-def reuse_memory() -> None:
-    """Let glibc reuse freed blocks of up to 32 MB, instead of getting new pages from the system each time.
-
-    glibc reuses blocks up to the size of the largest freed block of at most 32 MiB. New pages take up to a
-    tenth of a step, and a quarter of the time of noise in several threads. Other C libraries don't change.
-    """
-    torch.empty(8_000_000)  # floats, freed at once
 
 
 def of_each(inputs: Inputs, function: Callable[[Tensor], Tensor]) -> Inputs:

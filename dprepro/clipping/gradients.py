@@ -25,7 +25,6 @@ from dprepro.clipping.functional import (
     a_tensor,
     channels_last,
     of_each,
-    reuse_memory,
     split,
     wants_channels_last,
 )
@@ -397,7 +396,6 @@ class BookKeeping:
 
     def _measure(self, example: Inputs) -> Measured:
         """Call the network on ``example`` (1, ...)."""
-        reuse_memory()
         net, copies, activations = self.net, self.copies, 0
         shapes: dict[str, list[torch.Size]] = {name: [] for name in (*self.layers, *self.matrices)}
 

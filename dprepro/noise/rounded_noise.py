@@ -175,13 +175,13 @@ def _rest(generators: Sequence[np.random.Generator], counts: np.ndarray) -> tupl
         which[tails] = 0
         cell, floor, bound = which - len(rest) // 2, covered.take(which), rest.take(which)
         for at in tails:
-            (cell[at], bound[at]), floor[at] = _tail(generators[ends.searchsorted(at, "right")]), 0
+            (cell[at], bound[at]), floor[at] = _tail(generators[int(ends.searchsorted(at, "right"))]), 0
         above = _density((cell + shares[0]) / 2**CELL_BITS)
         above -= floor + shares[1] * bound
         accepted = above > 0
         for at in np.flatnonzero(np.abs(above) < HEIGHT_ERROR):
             point = int(cell[at]), positions[at], heights[at], float(floor[at]), float(bound[at])
-            accepted[at] = _lies_under(generators[ends.searchsorted(at, "right")], *point)
+            accepted[at] = _lies_under(generators[int(ends.searchsorted(at, "right"))], *point)
         for place, (end, size) in enumerate(zip(ends, tries, strict=True)):
             some = end - size + np.flatnonzero(accepted[end - size : end])[: missing[place]]
             found[place].append((cell.take(some), positions.take(some)))

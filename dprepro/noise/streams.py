@@ -26,7 +26,6 @@ import torch
 from randomgen import AESCounter
 from torch import Tensor
 
-from dprepro.clipping.functional import reuse_memory
 from dprepro.errors import UserError
 from dprepro.fields import Noise
 from dprepro.noise.rounded_noise import rounded_laplace, rounded_normal, table
@@ -43,7 +42,6 @@ class Streams:
 
         The default of ``noise`` is 'float32' for seeded (``reproducible``) streams, and 'grid' otherwise.
         """
-        reuse_memory()
         self.name = name
         self.device = device
         self.reproducible = reproducible
