@@ -396,9 +396,6 @@ class BookKeeping:
 
     def _measure(self, example: Inputs) -> Measured:
         """Call the network on ``example`` (1, ...)."""
-        # glibc keeps up to twice as much freed memory as the largest freed block had, if this had less than
-        # 32 MiB. Without it, new pages take up to a tenth of a step
-        torch.empty(8_000_000)
         net, copies, activations = self.net, self.copies, 0
         shapes: dict[str, list[torch.Size]] = {name: [] for name in (*self.layers, *self.matrices)}
 
