@@ -255,8 +255,8 @@ def test_a_sample_that_may_leave_nobody_to_turn_around_is_counted() -> None:
 
 
 def test_nothing_is_shown_where_nothing_is_spent() -> None:
-    assert worst_epsilon(spending("poisson", 1e4), 100, DELTA, 1e-3) == 0
-    assert worst_epsilon(spending("fixed", 1.0), 100, DELTA, float("inf")) == 0
+    assert worst_epsilon(spending("poisson", 1e4, 50_000, 256), 100, DELTA, 1e-3) == 0
+    assert worst_epsilon(spending("fixed", 1.0, 50_000, 256), 100, DELTA, float("inf")) == 0
 
 
 def gaussian_curve(mu: float, alphas: np.ndarray) -> np.ndarray:
