@@ -1,4 +1,4 @@
-"""The table of results and its remarks, on a made-up laboratory with one table of a paper, and on this one."""
+"""The table of results and its remarks, on a made-up laboratory with a table of a paper, and on this one."""
 
 from dataclasses import replace
 from pathlib import Path
