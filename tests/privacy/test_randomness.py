@@ -101,9 +101,10 @@ def test_workers_of_one_process_have_entropy_and_threads_of_their_own(
         if (child := os.fork()) == 0:
             signal.alarm(20)  # threads of the parent would never draw
             try:
+                own = streams()._rounded_normal(0, 1000, 20)
                 with pytest.raises(UserError, match="made in another process"):
                     before._rounded_normal(0, 1000, 20)
-                os.write(writing, streams()._rounded_normal(0, 1000, 20).numpy().tobytes())
+                os.write(writing, own.numpy().tobytes())
             finally:
                 os._exit(0)
         os.close(writing)
