@@ -257,8 +257,9 @@ def _row(key: str, settings: Settings, lock: Lock, quick: bool) -> str | None:
     planned = [(row.level(resolved), seed) for resolved, seed in row.trainings] if row.plan else []
     missing = [name for name in planned if name not in ran]
     unplanned = check_plan(key, run, settings)
-    evaluation, by_key = records.read_evaluation(key), {training.key: training for training in run.trainings}
-    for measured in evaluation.trainings if evaluation else ():
+    evaluated = records.read_evaluation(key).trainings
+    by_key = {training.key: training for training in run.trainings}
+    for measured in evaluated:
         trained = by_key.get(measured.key)
         if trained and (difference := records.curve_difference(measured, trained)):
             raise UserError(
@@ -285,7 +286,7 @@ def _row(key: str, settings: Settings, lock: Lock, quick: bool) -> str | None:
         unchecked.append(unplanned)
     if missing:  # without its seeds, a plan decides nothing
         unchecked.append(f"plan: {len(missing)} of {len(planned)} trainings are missing; it has no status")
-    if evaluation and (old := sum(each.test_errors is None for each in evaluation.trainings)):
+    if old := sum(each.test_errors is None for each in evaluated):
         unchecked.append(f"predictions: {old} of {len(run.trainings)} trainings have none in the record")
     if len(present_weights) < len(paths):
         elsewhere = any(trained.origin.adopted for trained in run.trainings)

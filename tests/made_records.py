@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from dprepro.accountants.records import SampledGaussian
-from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.identity import validity
 from dprepro.pipeline.params import PAPERS
 from dprepro.pipeline.results import records, schema
@@ -125,8 +124,8 @@ def keep_search(
     records.write(record, root)
 
 
-def keep_history(row: str, root: Path, lines: Iterable[tuple[Any, ...]]) -> str:
-    """Write a row's trainings, made up if it has none, with these curves; return the digest of the file."""
+def keep_history(row: str, root: Path, lines: Iterable[tuple[Any, ...]]) -> None:
+    """Write a row's trainings, made up if it has none, with these curves."""
     curves: dict[schema.TrainingKey, dict[str, Any]] = {}
     for level, seed, step, epoch, metric, value in lines:
         metrics = curves.setdefault((level, seed), {})
@@ -136,7 +135,7 @@ def keep_history(row: str, root: Path, lines: Iterable[tuple[Any, ...]]) -> str:
     for key, metrics in curves.items():
         made = trained.get(key) or made_up_training(None, 1, row=row, level=key[0], seed=key[1])
         trained[key] = made.model_copy(update={"curves": metrics})
-    return digest_file(records.write(RowTrainings(row=row, trainings=tuple(trained.values())), root))
+    records.write(RowTrainings(row=row, trainings=tuple(trained.values())), root)
 
 
 def keep(record: Record, root: Path) -> None:

@@ -17,8 +17,7 @@ from dprepro.fields import Count, Strict
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.files import INPUT_NUMBERS, WEIGHTS_BYTES
-from dprepro.pipeline.identity.frozen import frozen_changed
-from dprepro.pipeline.identity.validity import reason_invalid
+from dprepro.pipeline.identity.frozen import require_usable
 from dprepro.pipeline.methods.base import CPU, Method, Relevances, Task, shares
 from dprepro.pipeline.methods.settings import MethodSettings, method_settings
 from dprepro.pipeline.models import pretrained
@@ -93,9 +92,7 @@ def training_of(key: str, row: Row, data: Prepared, level: str | None, seed: int
         UserError: there is no record of this level and seed; the record's settings or data differ from those
             here; or the row has several levels and none is named.
     """
-    path, run = records.run_path(key), records.read_run(key)
-    if run is None:
-        raise UserError(f"{path}: not there; run `dprepro train {key}` first")
+    run = records.require_run(key)
     levels = list(dict.fromkeys(training.level for training in run.trainings))
     if level is None and len(levels) > 1:
         raise UserError(f"{key}: has several levels; --level takes one of {', '.join(levels)}")
@@ -106,8 +103,7 @@ def training_of(key: str, row: Row, data: Prepared, level: str | None, seed: int
     if seed is not None and seed not in seeds:
         raise UserError(f"{key}: --seed {seed}: not trained; allowed: {', '.join(map(str, sorted(seeds)))}")
     trained = seeds[min(seeds) if seed is None else seed]
-    if why := reason_invalid(trained, row, data, frozen_changed, code=False):
-        raise UserError(f"{path}: trained with other {why} than are here; run `dprepro train {key}`")
+    require_usable([trained], row, data)
     return trained
 
 

@@ -21,7 +21,6 @@ from dprepro.accountants.rdp import (
     tan_epsilon,
 )
 from dprepro.accountants.records import AccountSettings, up
-from dprepro.errors import UserError
 from dprepro.pipeline.files import digest_json
 from dprepro.pipeline.identity.provenance import versions
 from dprepro.pipeline.ledgers.composition import row_composition
@@ -55,9 +54,7 @@ def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:
         UserError: the row or its run doesn't exist, or a recorded guarantee differs from the declared one.
     """
     row = settings.row(key)
-    run = records.read_run(key, root)
-    if run is None:
-        raise UserError(f"{records.run_path(key, root)}: not there; run `dprepro train {key}` first")
+    run = records.require_run(key, root)
     check_spending(run, settings, root)
     ledgers = Ledgers(
         row=key,

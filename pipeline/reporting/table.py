@@ -490,8 +490,8 @@ def stale_caveats(record: Record, row: Row | Account, settings: Settings, root: 
         if record.provenance.config != settings.account_digest(record.row):
             yield SETTINGS_CHANGED
         return
-    run, evaluation = records.read_run(record.row, root), records.read_evaluation(record.row, root)
-    if run is None or evaluation is None:
+    run, measured = records.read_run(record.row, root), records.read_evaluation(record.row, root).by_key
+    if run is None or not measured:
         return
     reasons = {reason_invalid(training, row, None, None) for training in run.trainings}
     if "settings" in reasons:
@@ -503,6 +503,5 @@ def stale_caveats(record: Record, row: Row | Account, settings: Settings, root: 
         yield Caveat(f"trained with code of a commit that is not in this repository{order}")
     if row.plan and not (is_checkout_here() and all(origin.revision for origin in run.origins)):
         yield Caveat("no commit of params.yaml is recorded; git can't show that the plan came first")
-    measured = {training.key: training for training in evaluation.trainings}
     if any(reason_unmeasured(measured.get(each.key), each) == "measuring version" for each in run.trainings):
         yield Caveat("measured by other code")

@@ -17,7 +17,7 @@ from pydantic import Discriminator, Tag, TypeAdapter, ValidationError
 
 from dprepro.accountants.laplace import Releases
 from dprepro.errors import UserError
-from dprepro.pipeline.files import digest_file, digest_json, write_text
+from dprepro.pipeline.files import digest_json, write_text
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.params import Account, Model, Row, Settings
@@ -52,7 +52,6 @@ SEARCHES = Path("reports/searches")
 # of trainings; outside DVC's outputs, which DVC deletes before it runs a stage
 CHECKPOINTS = Path(".dprepro/checkpoints")
 ACCURACY = "validation_accuracy"
-HISTORY_COLUMNS = ("level", "seed", "step", "epoch", "metric", "value")
 # Largest difference between a curve's end and the measured accuracy of the same weights, by rounding on two
 # machines, or if each test draws new noise
 ROUNDING, REDRAWN = 1e-3, 0.1
@@ -181,6 +180,13 @@ def read_run(row: str, root: Path = Path()) -> RowTrainings | None:
     return parse_run(path, read_bytes(path)) if path.exists() else None
 
 
+def require_run(row: str, root: Path = Path()) -> RowTrainings:
+    """Trainings of a row. Errors as in `read_run`, and a UserError if nothing was trained."""
+    if (run := read_run(row, root)) is None:
+        raise UserError(f"{run_path(row, root)}: not there; run `dprepro train {row}` first")
+    return run
+
+
 def parse_run(path: Path, content: bytes) -> RowTrainings | None:
     """Trainings in the ``content`` of the file ``path``; None: none is a result. Errors: `read_run`."""
     lines = _of_row(path, parse_lines(path, content, TRAINING_LINE))
@@ -199,15 +205,15 @@ def parse_run(path: Path, content: bytes) -> RowTrainings | None:
     return RowTrainings(row=path.stem, trainings=tuple(here.values()), replaced=tuple(gone)) if here else None
 
 
-def read_evaluation(row: str, root: Path = Path()) -> RowEvaluations | None:
-    """Measured accuracies of a row; None: there is no file.
+def read_evaluation(row: str, root: Path = Path()) -> RowEvaluations:
+    """Measured accuracies of a row; none if there is no file.
 
     Raises:
         UserError: a line is no accuracy of this row, or two lines are of the same weights and differ.
     """
     path = evaluation_path(row, root)
     if not path.exists():
-        return None
+        return RowEvaluations(row=row)
     lines = _of_row(path, parse_lines(path, read_bytes(path), EVALUATED_LINE))
     measured = {line.key: line for line in lines}
     for line in lines:
@@ -221,17 +227,6 @@ def _of_row(path: Path, lines: Sequence[L]) -> Sequence[L]:
         if line.row != path.stem:
             raise UserError(f"{path}: not what `dprepro` writes: row: {line.row}; allowed: {path.stem}")
     return lines
-
-
-def read_history(row: str, root: Path = Path()) -> list[tuple[Any, ...]]:
-    """Training curves of a row, with `HISTORY_COLUMNS`; empty if nothing was trained. Errors: `read_run`."""
-    run = read_run(row, root)
-    return [
-        (trained.level, trained.seed, step, epoch, metric, value)
-        for trained in (run.trainings if run else ())
-        for metric, points in sorted(trained.curves.items())
-        for step, epoch, value in points
-    ]
 
 
 def with_replaced(earlier: Iterable[Replaced], gone: Iterable[TrainingSpent | None]) -> tuple[Replaced, ...]:
@@ -321,8 +316,7 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
     if not isinstance(line, Row):
         raise UserError(f"{run_path(key, root)}: {key} is an account, which leaves no run; delete the file")
     all_attacks = read_attacks(key, root)
-    evaluation = read_evaluation(key, root)
-    measured = {training.key: training for training in evaluation.trainings} if evaluation else {}
+    measured = read_evaluation(key, root).by_key
     trainings, origins = [], run.origins
     for training in run.trainings:
         ledger, accuracies = ledgers.by_training.get(training.key), measured.get(training.key)
@@ -355,10 +349,7 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
         data=run.data,
         model=run.model,
         method=run.method,
-        budget=line.budget,
-        search=line.search,
         trainings=tuple(trainings),
-        history=digest_file(run_path(key, root)),
         origins=origins,
         composition=ledgers.composition,
     )
@@ -433,10 +424,7 @@ def _account(called: dict[str, Any], ledgers: Ledgers, path: Path) -> Record:
         data="none",
         model={},
         method=ACCOUNTING,
-        budget="full",
-        search=None,
         trainings=trainings,
-        history=None,
         origins=(made,),
     )
 
@@ -453,12 +441,11 @@ def _read(path: Path, kind: type[F]) -> F | None:
 
 def unmeasured(key: str) -> list[str]:
     """Levels and seeds of a row's trainings whose present weights have no measured accuracies."""
-    run, evaluation = read_run(key), read_evaluation(key)
-    measured = {training.key: training.weights for training in evaluation.trainings} if evaluation else {}
+    run, measured = read_run(key), read_evaluation(key).by_key
     return [
         f"{trained.level}, seed {trained.seed}"
         for trained in (run.trainings if run else ())
-        if trained.key not in measured or measured[trained.key] != trained.weights
+        if trained.key not in measured or measured[trained.key].weights != trained.weights
     ]
 
 

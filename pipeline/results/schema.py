@@ -534,7 +534,12 @@ class RowEvaluations(Strict):
     """Content of `reports/evaluations/ROW.jsonl`: measured accuracies of each training."""
 
     row: Key
-    trainings: tuple[EvaluationRecord, ...]
+    trainings: tuple[EvaluationRecord, ...] = ()
+
+    @cached_property
+    def by_key(self) -> dict[TrainingKey, EvaluationRecord]:
+        """Measured accuracies by level and seed."""
+        return {training.key: training for training in self.trainings}
 
 
 class LedgerEntry(Strict):
@@ -626,10 +631,7 @@ class Record(Strict):
     data: str
     model: dict[str, Any]
     method: str
-    budget: str
-    search: str | None
     trainings: tuple[TrainingResult, ...]
-    history: str | None  # digest of reports/trainings/ROW.jsonl; None: an account
     origins: tuple[Provenance, ...]
     composition: Composition | None = None
 
@@ -637,10 +639,6 @@ class Record(Strict):
     def provenance(self) -> Provenance:
         """Origin of the first training; `origins` has all."""
         return self.origins[0]
-
-    def digest(self) -> str:
-        """Digest of the whole record."""
-        return digest_json(self.model_dump(mode="json"))
 
 
 class Audit(RecordFile):

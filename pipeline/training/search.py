@@ -65,7 +65,6 @@ def search(
     ]
     context = Context(
         row.model,
-        row.method,
         row.reproducible,
         data,
         execution,

@@ -25,7 +25,7 @@ from dprepro.pipeline.files import (
     write_bytes,
     writing,
 )
-from dprepro.pipeline.identity.frozen import frozen_changed
+from dprepro.pipeline.identity.frozen import frozen_changed, valid_trainings
 from dprepro.pipeline.identity.plan import lacks
 from dprepro.pipeline.identity.validity import reason_invalid, reason_unmeasured
 from dprepro.pipeline.ledgers.compared import check_search
@@ -151,8 +151,7 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> tuple[Ad
         UserError: a training was made from other settings, data or versions, or the pack contradicts itself.
     """
     declared, data, here = settings.row(row), data_here(row, settings), records.read_run(row)
-    incoming, evaluation = records.read_run(row, staged), records.read_evaluation(row, staged)
-    measured = {training.key: training for training in evaluation.trainings} if evaluation else {}
+    incoming, measured = records.read_run(row, staged), records.read_evaluation(row, staged).by_key
     with _subject(f"{row}: not adopted"):
         if incoming is None:
             raise UserError("all of its trainings are replaced ones")
@@ -171,15 +170,7 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> tuple[Ad
             name = f"{training.level}, seed {training.seed}"
             raise UserError(f"{name}: {what}: not what its settings come to")
         _check_trainings(row, incoming, measured, settings, staged)
-    keep = (
-        {
-            each.key: each
-            for each in here.trainings
-            if not reason_invalid(each, declared, data, frozen_changed)
-        }
-        if here
-        else {}
-    )
+    keep = valid_trainings(here, declared, data)
     new = [each for each in incoming.trainings if each.key not in keep]
     made = keep | {
         each.key: each.model_copy(update={"origin": each.origin.model_copy(update={"adopted": origin})})
@@ -191,8 +182,7 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> tuple[Ad
     records.write(
         RowTrainings(row=row, trainings=trainings, replaced=_replaced(here, incoming, trainings)), target
     )
-    before = records.read_evaluation(row)
-    known = {each.key: each for each in before.trainings if each.key in keep} if before else {}
+    known = {key: each for key, each in records.read_evaluation(row).by_key.items() if key in keep}
     known |= {each.key: measured[each.key] for each in new}
     records.write(
         RowEvaluations(row=row, trainings=tuple(known[key] for key in order if key in known)), target
