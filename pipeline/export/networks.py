@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import ValidationError, model_validator
+from pydantic import ValidationError
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
@@ -47,14 +47,6 @@ class Architecture(Strict):
     shape: tuple[Count, ...]  # of an input, as in `Prepared.input_shape`
     classes: tuple[str, ...]
     floats: bool = False  # whether inputs are features, (D,) or (C, H, W), not bytes of images
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_reads(cls, fields: Any) -> Any:
-        """Folders of earlier versions also have outlines of the files that `build` reads."""
-        if not isinstance(fields, dict):
-            return fields
-        return {name: value for name, value in fields.items() if name != "reads"}
 
     @property
     def stored(self) -> tuple[tuple[int, ...], torch.dtype]:

@@ -22,7 +22,6 @@ from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.params import Account, Model, Row, Settings
 from dprepro.pipeline.params.documents import parse_lines, read_bytes, read_record
-from dprepro.pipeline.params.own import OWN
 from dprepro.pipeline.results.schema import (
     ACCOUNTING,
     FINAL_MODEL,
@@ -236,15 +235,6 @@ def with_replaced(earlier: Iterable[Replaced], gone: Iterable[TrainingSpent | No
         counts[each.spent] += each.trainings
     counts.update(gone)
     return tuple(Replaced(trainings=number, spent=spent) for spent, number in counts.items())
-
-
-def replaced_on(earlier: SearchRecord | None, now: Provenance) -> tuple[str, ...]:
-    """`SearchRecord.replaced_on` of a record on the data of ``now`` that replaces ``earlier``."""
-    if earlier is None:
-        return ()
-    origin = earlier.provenance
-    found = [raw for raw, edition in origin.edition.items() if edition == OWN]
-    return tuple(sorted({*earlier.replaced_on, *(found if origin.declared != now.declared else ())}))
 
 
 def read_search(name: str, root: Path = Path()) -> SearchRecord | None:

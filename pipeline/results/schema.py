@@ -279,7 +279,6 @@ class SearchRecord(Strict):
     chosen: dict[Level, dict[str, Any]]
     provenance: Provenance
     replaced: tuple[Replaced, ...] = ()  # trainings of earlier records under this name
-    replaced_on: tuple[Plain, ...] = ()  # own data sets of some of them, as in `RowTrainings`
     # digest of everything that decides the candidates' results; None: recorded before this field existed
     definition: Plain | None = None
 

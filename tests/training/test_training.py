@@ -489,6 +489,16 @@ def test_a_search_judges_on_validation_and_writes_down_every_candidate(project: 
     other = settings.model_copy(update={"searches": {"quick": twice}})
     again = json.loads(search.search("quick", other, data, cpu, quiet, project).read_text())
     assert again["replaced"] == [{"trainings": 3, "spent": None}]
+    # but not one on other private data, whose budget would no longer count these trainings
+    record = not_none(records.read_search("quick", project))
+    private = {"edition": {"mine": "own"}, "declared": "sha256:other"}
+    elsewhere = record.model_copy(
+        update={"provenance": record.provenance.model_copy(update=private), "definition": "sha256:other"}
+    )
+    records.write(elsewhere, project)
+    with pytest.raises(UserError, match="searched on mine, too; allowed: another name"):
+        search.search("quick", other, data, cpu, quiet, project)
+    assert records.read_search("quick", project) == elsewhere
 
 
 @pytest.mark.parametrize(
