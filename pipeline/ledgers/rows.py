@@ -84,7 +84,9 @@ def entries(
         root: folder of the searches' records.
         others: further accountants, as in `make_ledger`.
     """
-    unlinked = _unlinked(run.row, search, root)
+    # searches whose records name the row, besides its own search
+    others_named = (name for name in records.searches_of(root).get(run.row, ()) if name != search)
+    unlinked = [statement("unlinked_search", search=name) for name in others_named]
     alike: dict[str, list[TrainingRecord]] = {}
     for training in run.trainings:
         about = [training.level, sorted(steps.get(training.key, ())), [*_uses(run, training, settings)]]
@@ -105,15 +107,6 @@ def entries(
             ),
         )
         for first, *others_alike in alike.values()
-    ]
-
-
-def _unlinked(row: str, search: str | None, root: Path) -> list[Statement]:
-    """Statements on searches whose records name the row, besides its own search."""
-    return [
-        statement("unlinked_search", search=name)
-        for name in records.searches_of(root).get(row, ())
-        if name != search
     ]
 
 

@@ -63,7 +63,9 @@ def make_relevance(
     mean = average(net, images, device or torch.device("cpu"))
     if not np.isfinite(mean).all():
         raise UserError(f"{before.path}: relevances to it are not finite; allowed: a network that learnt")
-    seen = _read_by(before, settings, root)
+    seen, start = [before.data], settings.starts.get(before.data.name)
+    if start:  # the data of the row that gave the public initial weights
+        seen.append(prepared.load(settings.rows[start.row].data, root))
     shared = joined.shared_examples(seen, source)
     informed = shared["train"] + shared["validation"] > 0 or _other_form(seen, wanted.data, settings)
     about = {
@@ -114,12 +116,6 @@ def _input_shape(before: SourceRow) -> tuple[int, ...]:
     """Input shape of the row's network."""
     settings = method_settings()[before.trained.method].recorded(before.trained.settings)
     return settings.input_shape(before.data.input_shape)
-
-
-def _read_by(before: SourceRow, settings: Settings, root: Path) -> list[Prepared]:
-    """Data of the row, and of the row that gave its public initial weights, if there is one."""
-    start = settings.starts.get(before.data.name)
-    return [before.data, *([prepared.load(settings.rows[start.row].data, root)] if start else [])]
 
 
 def _other_form(seen: list[Prepared], private: str, settings: Settings) -> bool:
