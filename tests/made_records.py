@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dprepro.accountants.records import SampledGaussian
+from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.identity import validity
 from dprepro.pipeline.params import PAPERS
 from dprepro.pipeline.results import records, schema
@@ -124,8 +125,8 @@ def keep_search(
     records.write(record, root)
 
 
-def keep_history(row: str, root: Path, lines: Iterable[tuple[Any, ...]]) -> None:
-    """Write a row's trainings, made up if it has none, with these curves."""
+def keep_history(row: str, root: Path, lines: Iterable[tuple[Any, ...]]) -> str:
+    """Write a row's trainings, made up if it has none, with these curves; return the digest of the file."""
     curves: dict[schema.TrainingKey, dict[str, Any]] = {}
     for level, seed, step, epoch, metric, value in lines:
         metrics = curves.setdefault((level, seed), {})
@@ -135,7 +136,7 @@ def keep_history(row: str, root: Path, lines: Iterable[tuple[Any, ...]]) -> None
     for key, metrics in curves.items():
         made = trained.get(key) or made_up_training(None, 1, row=row, level=key[0], seed=key[1])
         trained[key] = made.model_copy(update={"curves": metrics})
-    records.write(RowTrainings(row=row, trainings=tuple(trained.values())), root)
+    return digest_file(records.write(RowTrainings(row=row, trainings=tuple(trained.values())), root))
 
 
 def keep(record: Record, root: Path) -> None:

@@ -17,7 +17,7 @@ from pydantic import Discriminator, Tag, TypeAdapter, ValidationError
 
 from dprepro.accountants.laplace import Releases
 from dprepro.errors import UserError
-from dprepro.pipeline.files import digest_json, write_text
+from dprepro.pipeline.files import digest_file, digest_json, write_text
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.params import Account, Model, Row, Settings
@@ -37,6 +37,7 @@ from dprepro.pipeline.results.schema import (
     RowEvaluations,
     RowTrainings,
     SearchRecord,
+    TrainingKey,
     TrainingRecord,
     TrainingResult,
     TrainingSpent,
@@ -339,7 +340,10 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
         data=run.data,
         model=run.model,
         method=run.method,
+        budget=line.budget,
+        search=line.search,
         trainings=tuple(trainings),
+        history=digest_file(run_path(key, root)),
         origins=origins,
         composition=ledgers.composition,
     )
@@ -414,7 +418,10 @@ def _account(called: dict[str, Any], ledgers: Ledgers, path: Path) -> Record:
         data="none",
         model={},
         method=ACCOUNTING,
+        budget="full",
+        search=None,
         trainings=trainings,
+        history=None,
         origins=(made,),
     )
 
@@ -439,11 +446,24 @@ def unmeasured(key: str) -> list[str]:
     ]
 
 
-def curve_difference(measured: EvaluationRecord, trained: TrainingRecord) -> str | None:
-    """Message on a difference between a training's measured validation accuracy and its curve's last value.
+def check_measured(run: RowTrainings, measured: Mapping[TrainingKey, EvaluationRecord]) -> None:
+    """Compare a row's accuracies with its weights, with its curves and with the recorded errors of the test.
 
-    Both are for the same weights and examples. None: the two values agree, or there is no curve.
+    Raises:
+        UserError: a training differs, or has no accuracies.
     """
+    for training in run.trainings:
+        found = measured.get(training.key)
+        problem: str | None = "was not measured with the weights that it says"
+        if found is not None and found.weights == training.weights:
+            problem = _curve_difference(found, training) or _errors_difference(found)
+        if problem:
+            name = f"{training.level}, seed {training.seed}"
+            raise UserError(f"{evaluation_path(run.row)}: {name}: {problem}")
+
+
+def _curve_difference(measured: EvaluationRecord, trained: TrainingRecord) -> str | None:
+    """Message if the validation accuracy isn't its curve's last value, which is of the same weights."""
     value, curve = measured.metrics.get(ACCURACY), trained.curves.get(ACCURACY)
     if not curve:
         return None
@@ -451,11 +471,23 @@ def curve_difference(measured: EvaluationRecord, trained: TrainingRecord) -> str
         return f"{ACCURACY} is missing"
     *_, end = curve[-1]
     tolerance = REDRAWN if "test_accuracy_draws_std" in measured.metrics else ROUNDING
-    return (
-        None
-        if isclose(value, end, abs_tol=tolerance)
-        else (f"{ACCURACY} is {value:g}, and its training curve ends at {end:g}")
-    )
+    if isclose(value, end, abs_tol=tolerance):
+        return None
+    return f"{ACCURACY} is {value:g}, and its training curve ends at {end:g}"
+
+
+def _errors_difference(measured: EvaluationRecord) -> str | None:
+    """Message if the test accuracy isn't the share of right predictions, where these are recorded."""
+    if measured.test_errors is None:
+        return None
+    try:
+        share = float((errors_of(measured.test_errors) == 0).mean())
+    except ValueError as problem:
+        return f"test_accuracy: {problem}"
+    recorded = measured.metrics["test_accuracy"]
+    if isclose(share, recorded, abs_tol=1e-9):
+        return None
+    return f"test_accuracy: is {recorded:g}, and its predictions reach {share:g}"
 
 
 def packed(predicted: np.ndarray, labels: np.ndarray, classes: int) -> str | None:

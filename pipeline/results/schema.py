@@ -630,7 +630,10 @@ class Record(Strict):
     data: str
     model: dict[str, Any]
     method: str
+    budget: str
+    search: str | None
     trainings: tuple[TrainingResult, ...]
+    history: str | None  # digest of reports/trainings/ROW.jsonl; None: an account
     origins: tuple[Provenance, ...]
     composition: Composition | None = None
 
@@ -638,6 +641,10 @@ class Record(Strict):
     def provenance(self) -> Provenance:
         """Origin of the first training; `origins` has all."""
         return self.origins[0]
+
+    def digest(self) -> str:
+        """Digest of the whole record."""
+        return digest_json(self.model_dump(mode="json"))
 
 
 class Audit(RecordFile):

@@ -37,11 +37,9 @@ from dprepro.pipeline.params import Settings
 from dprepro.pipeline.reporting.wording import words
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import (
-    EvaluationRecord,
     Replaced,
     RowEvaluations,
     RowTrainings,
-    TrainingKey,
     TrainingRecord,
 )
 from dprepro.pipeline.results.weights import RUNS, repeated, weights_path
@@ -169,7 +167,16 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> tuple[Ad
         for training, what in contradictions(incoming, settings):
             name = f"{training.level}, seed {training.seed}"
             raise UserError(f"{name}: {what}: not what its settings come to")
-        _check_trainings(row, incoming, measured, settings, staged)
+        records.check_measured(incoming, measured)
+        for training in incoming.trainings:
+            with _subject(f"{training.level}, seed {training.seed}"):
+                _check_statements(training, settings)
+                if (path := weights_path(row, *training.key, staged)).exists():
+                    if digest_file(path) != training.weights:
+                        raise UserError("its weights are not the ones that were trained")
+                    check_network(path, training, settings)
+        if twins := repeated(incoming.trainings, staged):
+            raise UserError(twins)
     keep = valid_trainings(here, declared, data)
     new = [each for each in incoming.trainings if each.key not in keep]
     made = keep | {
@@ -242,34 +249,6 @@ def _replaced(
     again = all(each.identity in known for each in incoming.trainings)
     counts = mine | theirs if again else mine + theirs
     return (*lines.values(), *(Replaced(trainings=number, spent=spent) for spent, number in counts.items()))
-
-
-def _check_trainings(
-    row: str,
-    incoming: RowTrainings,
-    measured: dict[TrainingKey, EvaluationRecord],
-    settings: Settings,
-    staged: Path,
-) -> None:
-    """Compare each training's accuracies, training curve and weights with its record.
-
-    Raises:
-        UserError: the files contradict each other, or the weights are not those of the row's network.
-    """
-    for training in incoming.trainings:
-        with _subject(f"{training.level}, seed {training.seed}"):
-            found = measured.get(training.key)
-            if found is None or found.weights != training.weights:
-                raise UserError("was not measured with the weights that it says")
-            if difference := records.curve_difference(found, training):
-                raise UserError(difference)
-            _check_statements(training, settings)
-            if (path := weights_path(row, *training.key, staged)).exists():
-                if digest_file(path) != training.weights:
-                    raise UserError("its weights are not the ones that were trained")
-                check_network(path, training, settings)
-    if twins := repeated(incoming.trainings, staged):
-        raise UserError(twins)
 
 
 def _check_statements(training: TrainingRecord, settings: Settings) -> None:

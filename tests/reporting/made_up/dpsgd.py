@@ -15,7 +15,7 @@ from dprepro.accountants.records import AccountantEpsilon
 from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.params import Row, Settings, parse
 from dprepro.pipeline.reporting.wording import words
-from dprepro.pipeline.results.schema import ACCOUNTING, Attack, EpsilonBound, Ledger, Record, TrainingResult
+from dprepro.pipeline.results.schema import Attack, EpsilonBound, Ledger, Record, TrainingResult
 from tests.made_records import keep, keep_history, made_up_origin
 
 PLAIN, LAYER = "davody-t5-lenet5", "davody-t5-ln-lenet5"
@@ -133,6 +133,8 @@ def made(key: str, declared: Settings, reached: Reached, **by: Any) -> Record:
         "data": "none",
         "model": {},
         "method": "accounting",
+        "budget": "full",
+        "search": None,
     }
     if isinstance(line, Row):
         what = {name: getattr(line, name) for name in what} | {"model": line.model.model_dump(mode="json")}
@@ -143,6 +145,7 @@ def made(key: str, declared: Settings, reached: Reached, **by: Any) -> Record:
         label=line.label,
         **what,
         trainings=tuple(trainings),
+        history="sha256:" + "0" * 64 if trained else None,
         origins=(origin,),
     )
 
@@ -187,12 +190,13 @@ def attack(epsilon: float, epsilon_upper: float | None, gaussian: bool = False, 
 
 
 def put(record: Record, root: Path, curves: Iterable[Line] | None = None) -> Record:
-    """Write a record and its curves where `evaluate` would; returns the record.
+    """Write a record and its history where `evaluate` would; returns the record as written.
 
-    The curves are the example's if there are no ``curves``; an account has none.
+    The history is the example's if there are no ``curves``; an account has none.
     """
-    if record.method != ACCOUNTING:
-        keep_history(record.row, root, _curves(record) if curves is None else curves)
+    if record.history is not None:
+        digest = keep_history(record.row, root, _curves(record) if curves is None else curves)
+        record = record.model_copy(update={"history": digest})
     keep(record, root)
     return record
 
