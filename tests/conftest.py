@@ -22,8 +22,8 @@ from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
 # Files that take longest come first, so that workers (`pytest --no-loadscope-reorder`) end together
 LONG = [
     "wheel", "kills", "contributing", "dvc", "golden", "corpus", "replay", "training", "planted", "table",
-    "faults", "edges", "audit_training", "export", "bench", "own_tables", "trunk", "private_model",
-    "tables_page", "pair", "floating_point",
+    "faults", "edges", "audit_training", "export", "bench", "own_tables", "trunk", "own_data",
+    "pair", "floating_point",
 ]  # fmt: skip
 
 

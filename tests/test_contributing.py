@@ -1,15 +1,19 @@
-"""What is written on adding is true: a laboratory trains that model by that method without another change."""
+"""What is written on adding is true: a laboratory trains a model by a method without another change."""
 
 import json
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from dprepro.pipeline import params
+import pytest
+
+from dprepro.errors import UserError
+from dprepro.pipeline import extensions, params
 from dprepro.pipeline.audits import mechanism, pair
 from dprepro.pipeline.data.fetch import fetch
 from dprepro.pipeline.data.prepare import prepare
 from dprepro.pipeline.methods.settings import method_settings
+from tests.conftest import forgetting
 from tests.docs.blocks import WRITTEN, blocks, lay
 from tests.laboratory import laboratory, run
 
@@ -89,3 +93,20 @@ def read(kind: str) -> Any:
 def lines(kind: str) -> list[Any]:
     """Records with a line a training."""
     return [json.loads(line) for line in Path(f"reports/{kind}/my-perceptron.jsonl").read_text().splitlines()]
+
+
+def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "taking/models").mkdir(parents=True)
+    (tmp_path / "taking/models/lenet5.py").write_text("def build(model, shape, classes): ...\n")
+    with forgetting():
+        extensions.use(["taking"], tmp_path)
+        with pytest.raises(UserError, match=r"taking/models/lenet5.py: .*lenet5.py has that name too"):
+            extensions.extensions("models")
+
+
+def test_a_package_of_another_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "json").mkdir()
+    (tmp_path / "params.yaml").write_text("code: [json]\nraw: {}\ndata: {}\nrows: {}\n")
+    line = r"params.yaml: code: 'json' is .*/json too; allowed: another name"
+    with forgetting(), pytest.raises(UserError, match=line):
+        params.load(tmp_path / "params.yaml")

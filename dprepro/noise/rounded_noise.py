@@ -41,7 +41,7 @@ TICKET = 1 << 10  # units of a ticket; a random ticket chooses the cell of a num
 HEIGHT_ERROR = 2.0**-20
 # numbers at once: few enough for a core's cache; threads draw more, because they wait for each other after
 # every operation (for the interpreter's lock)
-BLOCK, SHARED_BLOCK = 2**16, 2**18
+BLOCK, SHARED_BLOCK = 2**15, 2**18
 
 # Largest error of Laplace numbers at scale 1 by float64 and missing bits, for uniform numbers above LOW
 UNIFORM_ERROR, LOW = 2.0**-44, 2.0**-18
@@ -160,36 +160,35 @@ def _rest(generators: Sequence[np.random.Generator], counts: np.ndarray) -> tupl
         Cells, where cell 0 begins at 0, and 64-bit positions.
     """
     covered, rest, tickets = cells()
-    missing, found = counts.copy(), [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.uint64))]
-    while missing.any():
-        tries = (missing > 0) * 32 + 7 * missing // 4
-        draws, owner = [*zip(generators, tries, strict=True)], np.repeat(np.arange(len(tries)), tries)
+    found = [[(np.empty(0, np.int64), np.empty(0, np.uint64))] for _ in generators]
+    missing = [int(count) for count in counts]
+    while any(missing):
+        tries = [(count > 0) * 32 + 7 * count // 4 for count in missing]
+        draws = [*zip(generators, tries, strict=True)]
         which = tickets.take(np.concatenate([one.integers(len(tickets), size=size) for one, size in draws]))
         words = np.concatenate(
             [one.integers(2**64, size=(2, size), dtype=np.uint64) for one, size in draws], 1
         )
         (positions, heights), shares = words, _uniform(words)
+        ends = np.cumsum(tries)
         tails = np.flatnonzero(which == len(rest))
         which[tails] = 0
         cell, floor, bound = which - len(rest) // 2, covered.take(which), rest.take(which)
         for at in tails:
-            (cell[at], bound[at]), floor[at] = _tail(generators[int(owner[at])]), 0
+            (cell[at], bound[at]), floor[at] = _tail(generators[int(ends.searchsorted(at, "right"))]), 0
         above = _density((cell + shares[0]) / 2**CELL_BITS)
         above -= floor + shares[1] * bound
         accepted = above > 0
         for at in np.flatnonzero(np.abs(above) < HEIGHT_ERROR):
             point = int(cell[at]), positions[at], heights[at], float(floor[at]), float(bound[at])
-            accepted[at] = _lies_under(generators[int(owner[at])], *point)
-        places = np.flatnonzero(accepted)
-        owner = owner.take(places)
-        rank = np.arange(len(owner)) - owner.searchsorted(np.arange(len(tries))).take(owner)
-        first = np.flatnonzero(rank < missing.take(owner))
-        owner, places = owner.take(first), places.take(first)
-        found.append((owner, cell.take(places), positions.take(places)))
-        missing -= np.bincount(owner, minlength=len(tries))
-    owner, cell, position = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    order = owner.argsort(kind="stable")
-    return cell.take(order), position.take(order)
+            accepted[at] = _lies_under(generators[int(ends.searchsorted(at, "right"))], *point)
+        for place, (end, size) in enumerate(zip(ends, tries, strict=True)):
+            some = end - size + np.flatnonzero(accepted[end - size : end])[: missing[place]]
+            found[place].append((cell.take(some), positions.take(some)))
+            missing[place] -= len(some)
+    parts = [part for of_one in found for part in of_one]
+    cell, position = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return cell, position
 
 
 def _tail(generator: np.random.Generator) -> tuple[int, float]:

@@ -18,7 +18,7 @@ import os
 import secrets
 from collections.abc import Callable, Hashable, Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from functools import lru_cache, partial
 from multiprocessing import parent_process
 
 import numpy as np
@@ -157,10 +157,9 @@ class Streams:
                 generators = (self._generator(f"noise/{piece}", step) for piece in some)
                 rounded_normal(generators, pieces[some.start : some.stop], bits)
 
-        # the prefetcher's thread has one; this thread draws too, as a start takes a fiftieth of the time
-        with ThreadPoolExecutor(max(1, count - 1), "noise") as threads:
-            others = [threads.submit(draw) for _ in range(count - 1)]
-            draw()
+        # the prefetcher's thread has one
+        others = [_threads(os.getpid()).submit(draw) for _ in range(count - 1)]
+        draw()
         for other in others:
             other.result()
         return torch.from_numpy(noise)
@@ -274,6 +273,12 @@ class Prefetcher:
             self._next[kind] = step + 1, self._thread.submit(draw, step + 1)
         self._last[kind] = step
         return numbers
+
+
+@lru_cache(maxsize=1)
+def _threads(process: int) -> ThreadPoolExecutor:
+    """Threads that draw noise for a ``process``; they stay, as a start takes a twentieth of the time."""
+    return ThreadPoolExecutor(thread_name_prefix="noise")
 
 
 def _undivided_thread() -> ThreadPoolExecutor:

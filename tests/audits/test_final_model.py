@@ -141,5 +141,5 @@ def test_absent_examples_are_in_no_sample(cpu: Execution) -> None:
     whole = Without("a", True, torch.device("cpu"))
     streams.absent, whole.absent = np.array([3, 5]), np.array([], int)
     for step in range(20):
-        some, others = streams.poisson(step, 12, 0.5), whole.poisson(step, 12, 0.5)
-        assert some.tolist() == [place for place in others if place not in (3, 5)]
+        for draw in (lambda of: of.poisson(step, 12, 0.5), lambda of: of.allocated(step, 12, 4, 2)):  # noqa: B023
+            assert draw(streams).tolist() == [place for place in draw(whole) if place not in (3, 5)]

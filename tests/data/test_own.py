@@ -274,12 +274,6 @@ def test_declarations_that_are_none(tmp_path: Path, change: dict[str, Any], line
     assert line in told
 
 
-def test_a_name_of_the_catalogue_is_taken(tmp_path: Path) -> None:
-    declared = declare(tmp_path, "npz", write_npz(tmp_path))
-    line = refusal_of(lambda: settings_of(declared | {"raw": {"mine": {}}}))
-    assert line == "params.yaml: own.mine: 'raw' has an entry of that name too"
-
-
 @pytest.mark.parametrize(
     ("change", "line"),
     [

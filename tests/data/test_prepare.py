@@ -1,6 +1,7 @@
 """`prepare`: declared splits that share nothing, with a manifest anyone can check."""
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from dprepro.pipeline.data.fetch import fetch
 from dprepro.pipeline.data.prepare import prepare
 from dprepro.pipeline.data.prepared import SPLITS
 from dprepro.pipeline.data.raw import RAW
-from dprepro.pipeline.data.splits import Selection, check_disjoint, duplicates, select
+from dprepro.pipeline.data.splits import Selection, check_disjoint, duplicates, permutation, select
 from dprepro.pipeline.files import digest, digest_file
 from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
 from dprepro.pipeline.params import Data, Settings, Text
@@ -174,37 +175,25 @@ def test_raw_files_must_be_there_whole_and_of_the_edition_asked_for(params, tmp_
     assert "no data set 'big'; there are: small" in told("big")
 
 
-def declare(**change: object) -> Data:
-    return Data.model_validate(
-        {"raw": "a", "train": 4, "validation": 2, "public": {"raw": "b", "count": 3}, **change}
-    )
-
-
-def test_public_passes_over_what_is_private_too():
-    keys = {
-        ("a", "train"): [bytes([n]) for n in range(6)],
-        ("a", "test"): [b"t"],
-        ("b", "train"): [b"\x02", b"t", b"x", b"y", b"z"],
-    }
-    selections, passed = select("d", declare(), keys)
-    order = np.argsort(np.random.PCG64(0).random_raw(5), kind="stable").tolist()
-    assert sorted(selections["public"].indices.tolist()) == [2, 3, 4]
-    last = max(order.index(index) for index in (2, 3, 4))
-    assert passed == last - 2  # those of 0 and 1 that come before the last one chosen
-    check_disjoint(selections, keys)
-    line = refusal_of(lambda: select("d", declare(public={"raw": "b", "count": 4}), keys))
-    assert "only 3 examples can be public" in line
-
-
-def test_d_pub_takes_no_example_that_has_a_twin():
-    keys = {("a", "train"): [b"0", b"0", b"1", b"2", b"t", b"3", b"4"], ("a", "test"): [b"t"]}
-    for seed in range(20):
-        data = declare(train=3, validation=2, public={"raw": "a", "count": 2}, seed=seed)
-        selections, _ = select("d", data, keys)
-        assert not set(selections["public"].indices.tolist()) & {0, 1, 4}
-        check_disjoint(selections, keys)
-    five = declare(train=1, validation=1, public={"raw": "a", "count": 5})
-    assert "only 4 examples can be public" in refusal_of(lambda: select("d", five, keys))
+def test_public_examples_are_the_first_whose_content_occurs_nowhere_else():
+    """Of few letters many are twins: of D_pub in the same set, and of private examples in another."""
+    for seed in range(50):
+        draw = np.random.default_rng(seed)
+        sizes = {("a", "train"): 9, ("a", "test"): 2, ("b", "train"): 8}
+        keys = {part: [bytes([letter]) for letter in draw.integers(12, size=n)] for part, n in sizes.items()}
+        private = keys["a", "train"] + keys["a", "test"]
+        for raw in "ab":
+            sizes = {"train": 3, "validation": 2, "public": {"raw": raw, "count": 3}}
+            choose = partial(select, "d", Data.model_validate({"raw": "a", "seed": seed, **sizes}), keys)
+            order = permutation(len(keys[raw, "train"]), seed).tolist()
+            fit = [place for place in order if private.count(keys[raw, "train"][place]) == (raw == "a")]
+            if len(fit) < 3:
+                assert f"only {len(fit)} examples can be public" in refusal_of(choose)
+                continue
+            selections, passed = choose()
+            assert selections["public"].indices.tolist() == fit[:3]
+            assert passed == order.index(fit[2]) - 2
+            check_disjoint(selections, keys)
 
 
 def test_disjointness_is_checked_and_repeats_are_counted():

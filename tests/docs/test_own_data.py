@@ -1,5 +1,10 @@
-"""docs/own-data.md, typed as it stands: from a file to a ledger, by DVC."""
+"""Pages on data of one's own, typed as they stand: from files to ledgers and predictions.
 
+Of docs/private-model.md all but the accountant.
+"""
+
+import csv
+import json
 import re
 from contextlib import chdir
 from pathlib import Path
@@ -11,7 +16,8 @@ from dprepro.pipeline import params, verification
 from dprepro.pipeline.files import digest_file
 from dprepro.pipeline.results import records
 from tests.commands import typed
-from tests.docs.blocks import Block, begin, blocks
+from tests.docs.blocks import ROOT, Block, begin, blocks
+from tests.laboratory import take_renyi_dp
 from tests.made_records import stripes
 from tests.not_none import not_none
 
@@ -74,3 +80,54 @@ def test_its_search_is_one(project: Path) -> None:
         line for block in of("console") for line in block.commands if line.startswith("dprepro search")
     )
     assert settings.searches[search.split()[-1]].row == "my-row"
+
+
+def test_the_page_of_tables_runs_from_top_to_bottom(tmp_path: Path) -> None:
+    begin(tmp_path)
+    schema = tmp_path / "patients.schema.yaml"
+    for block in blocks("docs/tables.md"):
+        if block.language == "python":
+            with chdir(tmp_path):
+                exec(block.text, {})
+        elif block.language == "yaml":
+            columns = YAML(typ="safe").load(schema.read_text())["columns"]
+            assert columns == dict.fromkeys(YAML(typ="safe").load(block.text)["columns"])
+            schema.write_text(block.text)
+        else:
+            for line in block.commands:
+                typed(line, tmp_path, tmp_path)
+    (measured,) = not_none(records.read_evaluation("risk", tmp_path)).trainings
+    assert measured.metrics["test_accuracy"] > 0.9  # six of ten are well
+    (entry,) = not_none(records.read_ledgers("risk", tmp_path)).entries
+    assert 0.9 < not_none(entry.ledger.epsilon_upper) <= 1
+    with open(tmp_path / "predicted.csv") as file:
+        predicted = [*csv.DictReader(file)]
+    assert len(predicted) == 50_000
+    assert [*predicted[0]][:5] == ["age", "pressure", "ward", "outcome", "class"]
+
+
+def test_the_page_of_a_private_model_runs_from_top_to_bottom(tmp_path: Path) -> None:
+    begin(tmp_path, library=True)
+    text = (ROOT / "docs/private-model.md").read_text(encoding="utf-8")
+    (saved,) = re.findall(r"Save this as `(\S+)`", text)
+    for block in blocks("docs/private-model.md"):
+        if block.language == "python" and "def build" in block.text:
+            (tmp_path / saved).write_text(block.text)
+        elif block.language == "python":
+            with chdir(tmp_path):
+                exec(block.text, {})
+        else:
+            for line in block.commands:
+                typed(line, tmp_path, tmp_path)
+                if line.startswith("dprepro new row "):
+                    take_renyi_dp(tmp_path)
+    with open(tmp_path / "predictions.csv") as file:
+        (predicted,) = csv.DictReader(file)
+    assert (predicted["file"], predicted["class"]) == ("new.png", "0")
+    ledgers = not_none(records.read_ledgers("my-model", tmp_path))
+    folder = tmp_path / "exported"
+    told_of_it = json.loads((folder / "config.json").read_text())["privacy"]
+    assert told_of_it["epsilon"] == ledgers.entries[0].ledger.epsilon_upper < 8
+    assert told_of_it["audits"]
+    # a list of what the folder has, and nothing else
+    assert {path.name for path in folder.iterdir()} == set(re.findall(r"^- `(\S+)`: ", text, re.MULTILINE))

@@ -1,4 +1,4 @@
-"""Accounts: ledgers of trainings that are only described, and what a ledger says of each kind of sampling."""
+"""Accounts: what they are told, ledgers of trainings that are only described, and each kind of sampling."""
 
 from contextlib import chdir
 from pathlib import Path
@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from dprepro.accountants.records import NeighboringRelation, SampledGaussian
+from dprepro.errors import UserError
 from dprepro.pipeline.ledgers import rows
 from dprepro.pipeline.ledgers.ledger import make_ledger
 from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.params import Settings, load, parse
 from dprepro.pipeline.results import records, schema
 from tests.not_none import not_none
+from tests.params.good import GOOD
 
 ROOT = Path(__file__).parents[2]
 
@@ -182,3 +184,47 @@ def test_committed_ledgers_of_accounts_have_todays_settings() -> None:
         today = {account.level(resolved): resolved.model_dump(mode="json") for resolved in account.resolved}
         committed = not_none(records.read_ledgers(key, ROOT)).entries
         assert {entry.level: entry.settings for entry in committed} == today
+
+
+SMALL = {**ACCOUNT, "settings": {"examples": 1000, "batch": 10, "epochs": 5}}
+
+
+def test_an_account_is_a_line_with_levels_and_a_digest() -> None:
+    declared = parse({**GOOD, "accounts": {"two": SMALL}})
+    account = declared.accounts["two"]
+    assert [account.level(configured) for configured in account.resolved] == [
+        "noise_multiplier=2.5",
+        "noise_multiplier=0.01875",
+    ]
+    assert account.resolved[0].total_steps == 500
+    assert account.configured({"noise_multiplier": 1, "epochs": None, "steps": 7}).total_steps == 7
+    assert declared.lines.keys() == {"one", "two"}
+    more = {**SMALL, "settings": {**SMALL["settings"], "parts": 8}}
+    other = parse({**GOOD, "accounts": {"two": more}})
+    assert declared.account_digest("two") != other.account_digest("two")
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"batch": 2000}, "batch: 2000 is larger than examples; allowed: 1 to 1000"),
+        (
+            {"sampling": "replacement", "sets": 1, "examples": 1, "batch": 1},
+            "examples: 1; allowed with 'sampling: replacement': 2 or more",
+        ),
+        ({"sets": 2}, "sets: 2; it goes with 'sampling: replacement', and only with it"),
+        ({"steps": 7}, "epochs, steps: both are given; needed: one of them, the length of the training"),
+        (
+            {"order": 8, "claimed_by": "rdp", "sampling": "fixed"},
+            "order: goes with 'claimed_by: rdp' and 'sampling: poisson', and only with them",
+        ),
+    ],
+)
+def test_an_account_that_means_nothing_is_one_line(changes: dict[str, Any], line: str) -> None:
+    wrong = {**SMALL, "settings": {**SMALL["settings"], **changes}}
+    with pytest.raises(UserError) as caught:
+        parse({**GOOD, "accounts": {"two": wrong}})
+    assert line in str(caught.value).splitlines()[0]
+    assert str(caught.value).startswith("params.yaml: accounts.two.settings")
+    with pytest.raises(UserError, match=r"accounts\.one: 'rows' has an entry of that name too"):
+        parse({**GOOD, "accounts": {"one": SMALL}})

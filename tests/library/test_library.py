@@ -146,11 +146,6 @@ def test_no_epsilon_is_shown_by_what_are_no_scores(scores: Any, more: dict[str, 
     assert "\n" not in str(refused.value)
 
 
-def test_a_call_without_its_arguments_is_pythons_own_error() -> None:
-    with pytest.raises(TypeError, match="missing a required argument: 'delta'"):
-        dprepro.audit([0.0] * 9, [1.0] * 9)  # type: ignore[call-arg]
-
-
 def network() -> nn.Sequential:
     torch.manual_seed(0)
     return nn.Sequential(

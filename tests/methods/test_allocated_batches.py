@@ -1,4 +1,4 @@
-"""Allocated batches in every method that draws them: sensitivity, steps, resumption and the ledger."""
+"""Allocated batches and a declared number of examples: what is drawn, released and accounted for."""
 
 from typing import Any
 
@@ -7,14 +7,12 @@ import pytest
 import torch
 
 from dprepro.accountants.records import NeighboringRelation
-from dprepro.clipping.functional import Tensors
-from dprepro.clipping.limits import ClipLimits
-from dprepro.noise.streams import Streams
-from dprepro.pipeline.audits.pair import Without
-from dprepro.pipeline.ledgers.ledger import make_ledger
+from dprepro.pipeline.ledgers.ledger import ledger_of, make_ledger
 from dprepro.pipeline.methods.private_steps import PrivateSteps
+from dprepro.pipeline.methods.samples import parts_of
 from dprepro.pipeline.methods.settings import method_settings
-from tests.conftest import make_data
+from tests.conftest import dpsgd, make_data
+from tests.ledgers.test_of_a_training import trained
 from tests.methods.conftest import ALONE, PLAIN, build
 
 EXAMPLES, BATCH, BATCHES = 41, 10, 4
@@ -27,53 +25,21 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def built(name: str, absent: bool = False) -> PrivateSteps:
+def built(name: str) -> PrivateSteps:
     key, own = SETTINGS[name]
     settings = method_settings()[key].model_validate(SHARED | own)
-    streams: Streams = Streams("one", True, ALONE.device)
-    if absent:
-        streams = Without("one", True, ALONE.device)
-        streams.absent = np.array([EXAMPLES - 1])
-    method: PrivateSteps = build(make_data(train=EXAMPLES), PLAIN, settings, how=ALONE, streams=streams)
+    method: PrivateSteps = build(make_data(train=EXAMPLES), PLAIN, settings, how=ALONE)
     return method
 
 
-def sums(method: PrivateSteps, steps: int) -> list[Tensors]:
-    """Exact sums of each step, at the initial weights."""
-    heard: list[Tensors] = []
-    mechanism = method.mechanism
-
-    class Silent:
-        def release(self, values: Tensors, bounds: ClipLimits, *others: Any) -> Tensors:
-            heard.append({name: value.clone() for name, value in values.items()})
-            return {name: torch.zeros_like(value) for name, value in values.items()}
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(mechanism, name)
-
-    method.mechanism = Silent()  # type: ignore[assignment]
-    state = method.init()
-    with torch.no_grad():
-        for step in range(steps):
-            state, _ = method.step(state, step)
-    return heard
-
-
 @pytest.mark.parametrize("name", SETTINGS)
-def test_one_example_more_moves_the_sums_of_its_batches_of_an_epoch_alone(name: str) -> None:
+def test_every_example_is_in_as_many_batches_of_an_epoch_as_are_accounted(name: str) -> None:
     method = built(name)
     spending = method.guarantee().spending
-    batches, joined = spending.batches, spending.participations
-    pairs = zip(sums(method, 3 * batches), sums(built(name, absent=True), 3 * batches), strict=True)
-    distances = torch.stack(
-        [torch.cat([(ours[key] - theirs[key]).flatten() for key in ours]).norm() for ours, theirs in pairs]
-    )
-    moved = (distances > 1e-5).reshape(3, batches)
-    assert moved.sum(1).tolist() == [joined] * 3
-    assert distances.max() <= method.settings.distance * 0.5 * (1 + 1e-5)
-    assert distances.max() > 0.1
-    # drawn anew each epoch
-    assert len({tuple(row) for row in moved.tolist()}) > 1
+    for epoch in range(2):
+        samples = map(method.sample, range(epoch * spending.batches, (epoch + 1) * spending.batches))
+        joined = torch.cat([sample.chosen[sample.mask > 0].flatten() for sample in samples])
+        assert joined.bincount(minlength=EXAMPLES).tolist() == [spending.participations] * EXAMPLES
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -99,3 +65,54 @@ def test_a_run_goes_on_at_the_beginning_of_an_epoch_alone(name: str) -> None:
     method = built(name)
     batches = method.guarantee().spending.batches
     assert [done for done in range(2 * batches + 1) if method.resumable(done)] == [0, batches, 2 * batches]
+
+
+NOMINAL = 60
+SAMPLINGS: dict[str, dict[str, Any]] = {"poisson": {}, "allocation": {"accountant": "pld"}}
+
+
+def numbered(examples: int, sampling: str, nominal: int | None) -> PrivateSteps:
+    settings = dpsgd(batch=12, epochs=4, sampling=sampling, nominal_examples=nominal, **SAMPLINGS[sampling])
+    method: PrivateSteps = build(make_data(train=examples), PLAIN, settings, how=ALONE, seeded=False)
+    return method
+
+
+def released(method: PrivateSteps) -> tuple[Any, ...]:
+    """Steps, learning rates, spending and its end, which an observer of the model may know."""
+    resumable = [method.resumable(step) for step in range(method.steps)]
+    return method.steps, method.rate(0), method.guarantee(), resumable
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_neighbours_release_the_same_numbers(sampling: str) -> None:
+    """An example more moves noise and steps by the data's own number, and nothing by a declared one."""
+    assert released(numbered(49, sampling, NOMINAL)) == released(numbered(50, sampling, NOMINAL))
+    assert released(numbered(50, sampling, NOMINAL)) == released(numbered(NOMINAL, sampling, None))
+    assert released(numbered(48, sampling, None)) != released(numbered(60, sampling, None))
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("examples", [40, 90])
+def test_an_examples_rate_is_the_declared_one(examples: int, sampling: str) -> None:
+    method = numbered(examples, sampling, NOMINAL)
+    steps = 20 * 12 // 12 * 5
+    joined = np.zeros(examples)
+    for step in range(steps):
+        sample = method.sample(step)
+        joined[sample.chosen[sample.mask > 0].numpy()] += 1
+    # 90 examples' means over 100 steps: seven standard deviations of the rate of .2
+    assert abs(joined.mean() / steps - 12 / NOMINAL) < 7 * (0.2 * 0.8 / (steps * examples)) ** 0.5
+    assert (joined[-10:] > 0).all(), "examples beyond the declared number are drawn too"
+
+
+def test_parts_of_a_sample_keep_examples_beyond_the_declared_number() -> None:
+    assert sum(parts_of(np.array([1, 59, 60, 88]), NOMINAL, 4)) == 4
+
+
+def test_the_ledger_says_which_number_is_public() -> None:
+    run = trained()
+    keys = {use.key for use in ledger_of(run, None).not_covered}
+    nominal = run.model_copy(update={"settings": {**run.settings, "nominal_examples": NOMINAL}})
+    declared = {use.key for use in ledger_of(nominal, None).not_covered}
+    assert keys ^ declared == {"examples_public", "examples_recorded"}
+    assert "examples_public" in keys

@@ -171,12 +171,8 @@ OF_ONE: list[tuple[dict[str, Any], str]] = [
     (reference(optimizer="adam", momentum=0.9), "momentum: 0.9; allowed with 'optimizer: adam', "
      "which has its own: 0"),
     (reference(dampening=0.5), "dampening: 0.5 without momentum only shrinks the rate; allowed: 0"),
-    (reference(weight_decay=0.3), "weight_decay: 0.3 times the learning rate 4.0 leaves nothing of "
-     "the weights; allowed: a product below 1"),
     (reference(weight_decay=0.1, schedule="step", milestones=[0.5, 0.75], gamma=2.0), "weight_decay: 0.1 "
      "times the learning rate 16.0 leaves nothing of the weights; allowed: a product below 1"),
-    (reference(delta=0.001), "delta: 0.001 means nothing; allowed: below 1/1000"),
-    (reference(batch=2000), "batch: 2000 is larger than the training split of 'mnist'; allowed: 1 to 1000"),
     (with_identical(variant="sound"), "sensitivity: maps; it goes with variants 'paper' and "
      "'code', and only them"),
     (with_identical(**SOUND, noise_batch=1800), "noise_batch: 1800; allowed with 'variant: sound', "

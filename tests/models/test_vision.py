@@ -1,4 +1,4 @@
-"""Vision models: sizes, where normalisation is, torchvision's numbers, and that torch.func takes them all."""
+"""Vision models: sizes, normalisation, other libraries' numbers, and that torch.func takes them all."""
 
 from importlib import import_module
 from typing import Any
@@ -12,8 +12,10 @@ from torch.nn import functional as F
 
 from dprepro.clipping.gradients import BookKeeping
 from dprepro.clipping.limits import ClipLimits
-from dprepro.clipping.normalization import measuring, statistics_layers
+from dprepro.clipping.normalization import BatchStatistics, measuring, statistics_layers
 from dprepro.pipeline.models.model import Model
+from dprepro.pipeline.models.networks import build_net
+from dprepro.pipeline.models.normalization import LocalResponse
 from tests.small_networks import small_networks
 
 GREY, COLOUR = (1, 28, 28), (3, 32, 32)
@@ -51,27 +53,19 @@ def tensors_of(net: nn.Module) -> dict[str, Tensor]:
 @pytest.mark.parametrize(
     ("name", "normalization", "unnormalized", "count", "tensors"),
     [
-        ("lenet_300_100", "none", 0, 266_610, 6),
         ("lenet_300_100", "running_bn", 0, 266_610 + 2 * 410, 12),
         ("resnet18", "running_bn", 1, 11_173_962, 62),  # as kuangliu/pytorch-cifar prints it
         ("resnet18", "running_bn", 0, 11_173_962 + 2 * 10, 64),
         # the last convolution trades scale and shift for a bias
         ("resnet18", "running_bn", 2, 11_173_962 - 512, 61),
-        ("resnet18", "none", 0, 11_169_162, 42),
         # a scale and a shift of each channel or unit behind every trainable layer
-        ("vgg", "none", 0, 2_462_282, 20),
         ("vgg", "running_bn", 0, 2_462_282 + 2 * (2 * 64 + 2 * 128 + 4 * 256 + 512 + 10), 40),
-        ("vgg16", "none", 0, 14_719_818, 28),
         ("vgg16", "running_bn", 0, 14_719_818 + 2 * (2 * 64 + 2 * 128 + 3 * 256 + 6 * 512 + 10), 56),
-        ("tf_tutorial", "none", 0, 1_144_138, 10),
         ("tf_tutorial", "running_bn", 0, 1_144_138 + 2 * (2 * 64 + 2 * 384 + 10), 20),
-        ("lenet5", "none", 0, 61_706, 10),
         ("lenet5", "running_bn", 0, 61_706 + 2 * (6 + 16 + 120 + 84 + 10), 20),
         ("convnet", "batch_bn", 1, 132_042, 18),
-        ("convnet", "none", 0, 131_466, 10),
         ("lenet5_tanh", "batch_bn", 2, 61_990, 16),
         # 448 in the stem; 47,296, 73,856, 229,760, 295,168, 918,272 and 1,180,160 in the blocks; 2,570 behind
-        ("wrn16_4", "none", 0, 2_747_530, 34),
         ("wrn16_4", "group", 0, 2_747_530 + 2 * 2016, 66),
         ("wrn16_4", "group", 1, 2_747_530 + 2 * 2016, 66),
         # as many as LeNet-5, whose first linear layer is a convolution
@@ -172,3 +166,42 @@ def test_a_described_model_has_the_sizes_of_its_network() -> None:
     assert Model(name="mlp").described["hidden"] == [64, 32]
     assert Model(name="mlp", hidden=(8,)).described["hidden"] == [8]
     assert "hidden" not in Model(name="lenet5").described
+
+
+def test_local_response_is_equation_22_of_phan_et_al() -> None:
+    maps = torch.randn(3, 7, 4, 5).relu() * 5
+    actual = LocalResponse(7)(maps)
+    for place in range(7):
+        near = maps[:, max(0, place - 2) : place + 3]
+        channel = maps[:, place]
+        expected = channel / torch.maximum(channel, (2 + 1e-4 * near.square().sum(1)) ** 0.75)
+        torch.testing.assert_close(actual[:, place], expected)
+    assert actual.min() >= 0
+    assert actual.max() == 1
+    # torch's layer divides alpha by the size and has no maximum
+    small = maps.clamp(max=1)
+    theirs = nn.functional.local_response_norm(small, 5, alpha=5e-4, beta=0.75, k=2.0)
+    torch.testing.assert_close(LocalResponse(7)(small), theirs)
+    flat = torch.rand(3, 7)
+    torch.testing.assert_close(LocalResponse(7)(flat), LocalResponse(7)(flat[..., None, None])[..., 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("shape", "parameters", "maps", "units"),
+    [((1, 28, 28), 130_771, [32, 64], 25), ((3, 32, 32), 1_355_978, [128, 128, 256], 30)],
+)
+def test_adlm_cnn_is_as_in_section_iv(
+    shape: tuple[int, ...], parameters: int, maps: list[int], units: int
+) -> None:
+    net = build_net(Model(name="adlm_cnn", normalization="response"), shape, 10)
+    assert sum(value.numel() for value in net.parameters()) == parameters
+    layers = list(net.children())
+    assert [layer.out_channels for layer in layers if isinstance(layer, nn.Conv2d)] == maps
+    behind = [layers[place + 2] for place, layer in enumerate(layers) if isinstance(layer, nn.Conv2d)]
+    assert all(isinstance(layer, LocalResponse) for layer in behind)
+    assert [layer.out_features for layer in layers if isinstance(layer, nn.Linear)] == [units, 10]
+    assert net(torch.rand(2, *shape)).shape == (2, 10)
+    # the authors' code has batch norm instead, on the last hidden layer alone
+    theirs = list(build_net(Model(name="adlm_cnn", normalization="batch_bn"), shape, 10).children())
+    assert [type(layer) for layer in theirs[-4:]] == [nn.Linear, BatchStatistics, nn.ReLU, nn.Linear]
+    assert sum(isinstance(layer, (BatchStatistics, LocalResponse)) for layer in theirs) == 1

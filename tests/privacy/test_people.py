@@ -92,12 +92,6 @@ def test_all_examples_in_each_step_are_one_gaussian_of_k_distances() -> None:
     assert smallest_bound(whole, 10, DELTA) == pytest.approx(smallest_bound(alone, 10, DELTA), rel=1e-4)
 
 
-def test_the_event_is_of_a_mixture() -> None:
-    assert (
-        describe(spending(2, 4.0).event(50)) == "50 x MixtureOfGaussians(4, sensitivities 0 to 2 of mean 0.1)"
-    )
-
-
 def test_noise_for_a_person_is_the_least() -> None:
     noise = least_noise(3.0, DELTA, 50, partial(spending, 4))
     assert 0.998 * 3 <= smallest_bound(spending(4, noise), 50, DELTA) <= 3

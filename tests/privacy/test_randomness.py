@@ -2,8 +2,10 @@
 
 import hashlib
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -85,23 +87,31 @@ def test_the_clock_is_not_behind_them() -> None:
         assert drawn(streams()) != drawn(streams())
 
 
-def test_workers_of_one_process_have_entropy_of_their_own() -> None:
+def test_workers_of_one_process_have_entropy_and_threads_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(randomness, "PIECE", 300)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     before = streams()  # before they part; a worker that used them would repeat their noise
+    before._rounded_normal(0, 1000, 20)
+    time.sleep(0.1)  # a thread is idle, and a copy of the process doesn't have it
     numbers = []
     for _ in range(3):
         reading, writing = os.pipe()
         if (child := os.fork()) == 0:
+            signal.alarm(20)  # threads of the parent would never draw
             try:
+                own = streams()._rounded_normal(0, 1000, 20)
                 with pytest.raises(UserError, match="made in another process"):
-                    before._rounded_normal(0, 4, 20)
-                os.write(writing, streams()._rounded_normal(0, 4, 20).numpy().tobytes())
+                    before._rounded_normal(0, 1000, 20)
+                os.write(writing, own.numpy().tobytes())
             finally:
                 os._exit(0)
         os.close(writing)
         os.waitpid(child, 0)
         with os.fdopen(reading, "rb") as pipe:
             numbers.append(pipe.read())
-    assert len(numbers[0]) == 16
+    assert len(numbers[0]) == 4000
     assert len(set(numbers)) == 3
 
 

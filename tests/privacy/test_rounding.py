@@ -10,7 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from dprepro import sums
 from dprepro.accountants.records import SampledGaussian
+from dprepro.clipping import gradients as clipping
 from dprepro.clipping import layer_gradients
 from dprepro.clipping.functional import Tensors
 from dprepro.clipping.gradients import BookKeeping, ClippedSum, Clipper, clip_factors
@@ -116,6 +118,36 @@ def test_sums_are_off_by_no_more_than_is_accounted(
     off = np.linalg.norm(summed(trained, torch.arange(count)) - exact(made(count)))
     assert off <= mechanisms.IN_FLOAT32 * 2.0**-24 * CLIP
     assert off <= COMPUTING / 2 * CLIP
+
+
+@pytest.mark.parametrize("at_once", [20, 500, 5000])
+def test_noisy_sum_rounds_no_vector_more_often_than_is_accounted(at_once: int) -> None:
+    for count in range(1, 5000):
+        parts = sums._parts(count, min(count, at_once), True)
+        assert parts is not None
+        roundings = max(parts.sizes) + (parts.together if parts.in_float64 else len(parts.sizes))
+        assert roundings * count <= mechanisms.IN_FLOAT32 or parts.sizes[0] < sums.LEAST_SUM  # in float64
+
+
+@pytest.mark.parametrize("at_once", [700, 3000])
+@pytest.mark.parametrize("count", [170, 400, 1000, 1600, 3000])
+@pytest.mark.parametrize("made", [alike, mixed])
+def test_sums_of_noisy_sum_are_off_by_no_more_than_is_accounted(
+    made: Callable[[int], Tensor], count: int, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clipping, "is_large", lambda value: True)  # sums of parts in float32
+    net, labels, at_once = (
+        canaries.AlternatingLinear(WIDTH, 1),
+        torch.zeros(count).long(),
+        min(count, at_once),
+    )
+    total = np.zeros((2, WIDTH))
+    for some, classes in zip(made(count).split(at_once), labels.split(at_once), strict=True):
+        parts = sums._parts(count, len(some), True)
+        (value,) = sums._clipped_sum(net, some, classes, CLIP, None, False, parts).sums.values()
+        total += value.double().numpy()
+    off = np.linalg.norm(total - exact(made(count)))
+    assert 0 < off <= mechanisms.IN_FLOAT32 * 2.0**-24 * CLIP
 
 
 @pytest.mark.parametrize(("count", "physical"), SAMPLES)

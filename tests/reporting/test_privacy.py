@@ -35,6 +35,10 @@ def test_an_upper_bound_proves_a_claim_unless_the_noise_is_seeded() -> None:
 @pytest.mark.parametrize(
     ("spent", "attacks", "status"),
     [
+        (ledger(7.0, 7.0000001), (), "proven"),  # by rounding alone
+        (ledger(8.0, 8.0001), (), "proven"),  # the same, stored with five digits, rounded up
+        (ledger(8.0, 8.0002), (), "not proven"),
+        (ledger(0.25, None, epsilon_lower=2.0), (), "exceeded"),
         (ledger(1.0, 1.2, epsilon_lower=0.99), (), "not proven"),
         (ledger(1.0, 1.2, epsilon_lower=1.01), (), "exceeded"),
         (ledger(1.0, 0.9), (attack(0.5, 0.9, whole=True),), "proven"),

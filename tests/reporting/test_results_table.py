@@ -1,18 +1,21 @@
-"""The table of results, on a made-up laboratory with Table 5 of Davody et al., and on this one."""
+"""The table of results and its remarks, on a made-up laboratory with a table of a paper, and on this one."""
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 import pytest
 
 from dprepro.pipeline.params import load
-from dprepro.pipeline.params.papers import Claim, Paper
-from dprepro.pipeline.reporting.claims import ClaimResult, Part, claims
+from dprepro.pipeline.params.papers import Paper, Table
+from dprepro.pipeline.reporting import table
+from dprepro.pipeline.reporting.claims import claims
 from dprepro.pipeline.reporting.effects import effects
 from dprepro.pipeline.reporting.table import CELL, COLUMNS, Sources, read_sources, results, to_csv
-from dprepro.pipeline.reporting.verdict import computed
+from dprepro.pipeline.reporting.views import Grid
+from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Record
 from tests.reporting.made_up import dpsgd
 
@@ -72,15 +75,6 @@ def test_a_line_has_the_mean_its_interval_and_the_difference_from_the_paper() ->
     assert (found["epsilon_paper"], found["epsilon_upper"], found["privacy"]) == (1.0, 0.92, "proven")
     # within the margin of 1
     assert line(results(made), dpsgd.PLAIN, "epsilon=3")["status"] == "reproduced"
-
-
-def test_every_printed_value_has_one_line_and_a_variant_decides_none() -> None:
-    table = results(sources())
-    decided = table[table["is_primary"] & table["printed"].notna()]
-    assert len(decided) == 7 == len(decided.drop_duplicates(CELL))
-    (batch_norm,) = decided[decided["line"] == "bn-lenet5"].to_dict("records")
-    assert (batch_norm["status"], batch_norm["not_judged_reason"]) == ("not run", "not run")
-    assert not table.loc[table["variant"] != "", "is_primary"].any()
 
 
 def test_a_reduced_row_and_one_of_other_settings_are_not_judged() -> None:
@@ -169,15 +163,6 @@ def test_a_claim_is_judged_by_effects_values_and_bounds(test: dict[str, Any], st
     assert found.status == status
 
 
-def test_a_tally_tells_apart_the_parts_that_do_not_hold() -> None:
-    place = (PLAIN, "epsilon=3")
-    ran = [Part(place, 0.0, said, computed(1.0)) for said in ("holds", "fails", "uncertain", "not run")]
-    found = ClaimResult(
-        "p", Claim(key="c", says="so", where="there", untested="made up"), (*ran, Part(place, 0.0, "not run"))
-    )
-    assert found.tally == "1 of 3 hold, 1 uncertain, 1 confounded, 1 not run"
-
-
 def test_a_claim_on_an_epsilon_without_a_bound_is_not_proven() -> None:
     claim = {
         "key": "c",
@@ -202,6 +187,7 @@ def test_a_csv_file_has_every_column_but_objects() -> None:
 
 def test_every_printed_value_here_is_judged_once(here: Sources) -> None:
     table = results(here)
+    assert not table.loc[table["variant"] != "", "is_primary"].any()
     table = table[table["is_primary"] & table["printed"].notna()]
     printed = sum(
         len(values)
@@ -216,3 +202,53 @@ def test_every_printed_value_here_is_judged_once(here: Sources) -> None:
     open_ = table[table["status"].isna()]
     assert open_["explanation"].str.startswith("not counted").all()
     assert table.loc[table["status"] == "not run", "not_judged_reason"].notna().all()
+
+
+SILENT = Table(name="t", title="t", axis="", columns=[])
+TOLD = SILENT.model_copy(update={"budget": {"epochs": 25}})
+
+
+def test_where_the_paper_gives_no_budget_ours_is_our_own() -> None:
+    row = dpsgd.settings().rows[dpsgd.PLAIN]
+    assert table.training_length(row, SILENT) == "own"
+    assert table.training_length(row, TOLD) == "full"
+    assert table.training_length(row, SILENT.model_copy(update={"own": True})) == "full"
+
+
+def test_a_planned_row_says_if_no_commit_shows_that_its_plan_came_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    settings, key = load(ROOT / "params.yaml"), "davody-t5-ln-lenet5-planned"
+    row, run = settings.rows[key], records.read_run(key, ROOT)
+    record = records.read(key, row, ROOT)
+    assert run is not None
+    assert record is not None
+
+    def marks() -> list[str]:
+        return [caveat.words for caveat in table.stale_caveats(record, row, settings, ROOT)]
+
+    unshown = ["no commit of params.yaml is recorded; git can't show that the plan came first"]
+    monkeypatch.setattr(table, "_is_lost", lambda revision: False)
+    monkeypatch.chdir(ROOT)
+    assert marks() == []
+    monkeypatch.chdir(tmp_path)  # a laboratory, whose commits no run records
+    assert marks() == unshown
+    monkeypatch.chdir(ROOT)
+    unknown = run.trainings[0].origin.model_copy(update={"revision": None})
+    trainings = tuple(each.model_copy(update={"origin": unknown}) for each in run.trainings)
+    monkeypatch.setattr(records, "read_run", lambda *_: run.model_copy(update={"trainings": trainings}))
+    assert marks() == unshown
+
+
+@pytest.mark.parametrize("edition", ["digits", "synthetic"])
+def test_data_that_stand_in_for_the_papers_are_compared_with_nothing_and_named(edition: str) -> None:
+    (caveat,) = (
+        each
+        for each in table.record_caveats(dpsgd.record(dpsgd.PLAIN, dpsgd.settings(), edition), SILENT)
+        if each.incomparable
+    )
+    assert caveat.words == table.STAND_INS[edition]
+    line = {"epochs": 20.0, "examples": 1200, "training": "paper silent", "not_judged_reason": caveat.words}
+    cell: Any = SimpleNamespace(ran=True, line=line)
+    grid = Grid("t", TOLD.model_copy(update={"examples": 60000}), (), (), (("DP-SGD", (cell,)),), ())
+    assert grid.training == f"our training is on {caveat.words}: 20 epochs, 1,200 examples"

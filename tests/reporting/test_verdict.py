@@ -3,14 +3,18 @@
 Of three runs 98.0, 98.5 and 99.0 the mean is 98.5, the standard deviation .5, and t(2; .975) = 4.3027. So
 half the interval of the mean is 4.3027 x .5 / sqrt(3) = 1.2421, and that of a single run 4.3027 x .5 =
 2.1513. Together they are sqrt(1.2421² + 2.1513²) = 2.4841; 1.2421 with a printed standard error of .1 is
-sqrt(1.2421² + .196²) = 1.2574.
-"""
+sqrt(1.2421² + .196²) = 1.2574."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from scipy import stats
 
 from dprepro.pipeline.params.papers import Printed
 from dprepro.pipeline.reporting import verdict
-from dprepro.pipeline.reporting.verdict import Mean
+from dprepro.pipeline.reporting.verdict import Mean, computed, contrast, mean
 
 RUNS = (98.0, 98.5, 99.0)
 
@@ -121,21 +125,66 @@ def test_a_claim(parts: list[verdict.Part], status: str) -> None:
     assert verdict.claim(parts) == status
 
 
+def seeds(values: Sequence[float] | dict[int, float]) -> Any:
+    """What a row reached, by seed."""
+    by_seed = values if isinstance(values, dict) else dict(enumerate(values))
+    return SimpleNamespace(by_seed=by_seed, mean=mean([*by_seed.values()]))
+
+
+def difference(left: Sequence[float], right: Sequence[float]) -> Mean:
+    """Of two rows' seeds, which are independent."""
+    return contrast([(1, "left", seeds(left)), (-1, "right", seeds(right))])
+
+
+EXACT: Any = SimpleNamespace(by_seed={0: 3.0}, mean=computed(3.0))
+LEFT, RIGHT = (97.0, 97.4, 97.1, 97.3), (96.2, 96.9, 96.1)
+
+
+def paired() -> Mean:
+    """Of one row's cells, whose seeds go together."""
+    left, right = {0: 97.0, 1: 97.4, 2: 97.1}, {2: 96.9, 1: 97.3, 0: 96.5, 7: 50.0}
+    return contrast([(1, "row", seeds(left)), (-1, "row", seeds(right))])
+
+
 @pytest.mark.parametrize(
-    ("claimed", "upper", "lower", "status"),
+    ("ours", "scipys"),
     [
-        (7.0, 6.3, 6.2, "proven"),
-        (7.0, 7.0000001, None, "proven"),  # by rounding alone
-        (8.0, 8.0001, None, "proven"),  # the same, stored with five digits, rounded up
-        (8.0, 8.0002, None, "not proven"),
-        (7.0, 7.1, 3.0, "not proven"),
-        (7.0, None, 0.8, "not proven"),
-        (0.25, None, 2.0, "exceeded"),
-        (0.25, 3.0, 2.0, "exceeded"),
-        (None, 3.0, 2.0, "no claim"),
+        (mean(LEFT), stats.ttest_1samp(LEFT, 0)),
+        (difference(LEFT, RIGHT), stats.ttest_ind(LEFT, RIGHT, equal_var=False)),
+        (paired(), stats.ttest_rel([97.0, 97.4, 97.1], [96.5, 97.3, 96.9])),
     ],
 )
-def test_privacy(claimed: float | None, upper: float | None, lower: float | None, status: str) -> None:
-    assert verdict.privacy(claimed, upper, lower) == (status if claimed is not None else "not proven")
-    if claimed is None:
-        assert verdict.privacy(claimed, upper, lower, claims=False) == status
+def test_intervals_are_scipys(ours: Mean, scipys: Any) -> None:
+    assert ours.half_width is not None
+    interval = scipys.confidence_interval()
+    assert (ours.value - ours.half_width, ours.value + ours.half_width) == pytest.approx(
+        (interval.low, interval.high)
+    )
+
+
+def test_rows_are_independent_and_weights_scale_their_spread() -> None:
+    weighted = contrast([(1, "one", seeds(LEFT)), (-0.5, "other", seeds(RIGHT))])
+    expected = difference(LEFT, [value / 2 for value in RIGHT])
+    assert weighted.value == pytest.approx(expected.value)
+    assert weighted.half_width == pytest.approx(expected.half_width)
+
+
+def test_what_is_computed_has_no_spread() -> None:
+    assert contrast([(2, "account", EXACT)]) == computed(6.0)
+    mixed = contrast([(1, "row", seeds(LEFT)), (-1, "account", EXACT)])
+    assert (mixed.half_width, mixed.n) == (pytest.approx(mean(LEFT).half_width), 4)
+
+
+def test_one_seed_has_no_interval_and_decides_nothing() -> None:
+    for single in (mean([97.0]), difference([97.0], RIGHT)):
+        assert single.half_width is None
+
+
+def test_cells_of_a_row_without_a_common_seed_decide_nothing() -> None:
+    left, right = seeds({0: 97.0, 1: 97.4}), seeds({2: 96.9, 3: 97.3})
+    gap = contrast([(1, "row", left), (-1, "row", right)])
+    assert (gap.value, gap.half_width, gap.n) == (pytest.approx(0.1), None, 0)
+
+
+def test_seeds_that_agree_exactly_have_an_interval_of_no_width() -> None:
+    assert difference([1.0, 1.0], [0.5, 0.5]) == Mean(0.5, 0.0, 2)

@@ -1,14 +1,15 @@
-"""The example's features: against a second computation, and what holds of any scattering transform."""
+"""The example's features, by a second computation; its committed ledgers are those of its runs."""
 
 import json
-import math
+import re
+import shutil
+import subprocess
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from ruamel.yaml import YAML
 
+from tests.commands import typed
 from tests.scattering.conftest import EXAMPLE
 
 
@@ -33,31 +34,32 @@ def test_it_is_kymatios_in_its_order(channels: int, side: int, image: int, row: 
     assert ours[image, -81:, row, column].tolist() == pytest.approx(theirs, rel=2e-4)
 
 
-@pytest.mark.parametrize(("name", "side"), [("mnist", 28), ("kmnist", 28), ("cifar10", 32), ("cifar100", 32)])
-def test_features_are_within_the_declared_range(name: str, side: int) -> None:
-    """A wavelet sums to 0, so that what it makes of pixels is at most half its absolute sum times their span.
+ROW = "tramer-mnist-linear"
 
-    The window that averages moduli goes below 0 a little where it is cut off at half the frequencies.
-    """
-    from lab.features import pixels
-    from lab.scattering import ANGLES, _filters, _gaussian, _morlet
 
-    low, high = YAML(typ="safe").load(EXAMPLE / "params.yaml")["own"][f"{name}-scattering"]["range"]
-    ends = pixels(np.stack([np.full((1 if side == 28 else 3, 1, 1), end, np.uint8) for end in (0, 255)]))
-    least, most = float(ends.min()), float(ends.max())
-    span = float((ends[1] - ends[0]).max())
-    size = side + 8
-    for scale in (0, 1):
-        for angle in range(ANGLES):
-            wavelet = _morlet(size, scale, angle * math.pi / ANGLES)
-            assert abs(wavelet.sum()) < 1e-9
-            assert np.abs(wavelet).sum() <= 2
-    window = sum(_gaussian(np.arange(size) + turn * size) for turn in range(-2, 3))
-    assert window.min() >= 0
-    assert window.sum() == pytest.approx(1, abs=1e-4)
-    for average in _filters(size, torch.float64)[1]:
-        positive, negative = average.clamp_min(0), average.clamp_max(0)
-        above = float(positive.sum(1).max() ** 2 + negative.sum(1).min() ** 2)
-        below = float(2 * positive.sum(1).max() * negative.sum(1).min())
-        assert low <= min(span * below, least * above + most * below)
-        assert max(span * above, most * above + least * below) <= high
+def test_committed_ledgers_verify_and_a_changed_noise_is_noticed(tmp_path: Path) -> None:
+    shutil.copy(EXAMPLE / "params.yaml", tmp_path)
+    for name in ("papers", "lab", "reports"):
+        shutil.copytree(EXAMPLE / name, tmp_path / name)
+    assert re.search(f"{ROW}: .*ok", typed("dprepro verify", tmp_path))
+    # as if the statistics of that row had been released without a trace
+    run = tmp_path / f"reports/trainings/{ROW}.jsonl"
+    text = run.read_text()
+    assert "5.656854" in text
+    run.write_text(re.sub(r',"first_release":[^,}]*', "", text))
+    for path in tmp_path.glob("reports/*/*.json*"):
+        if path.stem != ROW:
+            path.unlink()
+    assert f"{ROW}: WRONG" in typed("dprepro verify", tmp_path, fails=True)
+
+
+def test_on_a_clone_dvc_makes_nothing_anew_that_is_committed(tmp_path: Path) -> None:
+    ignore = shutil.ignore_patterns("data", "runs", "*.npz", "cache", "tmp", "__pycache__")
+    clone = shutil.copytree(EXAMPLE, tmp_path / "scattering", ignore=ignore)
+    subprocess.run(["git", "init", "-q"], cwd=clone, check=True)
+    trained = [path.stem for path in sorted(EXAMPLE.glob("reports/trainings/*"))]
+    assert trained
+    targets = [f"{stage}@{row}" for row in trained for stage in ("evaluate", "ledger", "audit")]
+    said = typed(f"dvc repro --allow-missing --dry {' '.join(targets)}", clone)
+    assert set(re.findall(r"Running stage '([^']+)'", said)) <= {"identity"}
+    assert all(f"Stage 'train@{row}' didn't change" in said for row in trained)

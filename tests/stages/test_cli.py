@@ -1,5 +1,6 @@
-"""Help, errors and imports of the commands."""
+"""Help, errors and imports of the commands; epsilon, against dp-accounting; what commands end with."""
 
+import json
 import re
 import subprocess
 import sys
@@ -10,10 +11,15 @@ from unittest.mock import Mock
 import pytest
 import torch
 import typer
-from typer.testing import CliRunner
+from dp_accounting.pld import PLDAccountant
+from typer.testing import CliRunner, Result
 
+import dprepro
+from dprepro.accountants.calibration import poisson_gaussian
+from dprepro.stages.answers import accounted, measured
 from dprepro.stages.app import app, main
 from dprepro.stages.run_commands import run_commands
+from tests.refusal import refusal_of
 
 ROOT = Path(__file__).parents[2]
 # What takes seconds to import; a stage imports it when it runs.
@@ -121,3 +127,94 @@ def test_what_there_is_to_do_imports_nothing_heavy() -> None:
 
 def test_a_row_is_verified_without_mlflow_and_opacus() -> None:
     assert not imported("verify davody-t2-lenet-300-100") & {"mlflow", "opacus", "dvc", "pandas"}
+
+
+SETTINGS = ("--examples", "60000", "--batch", "256", "--epochs", "20")
+
+
+def asked(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["epsilon", *arguments], catch_exceptions=False)
+
+
+def test_it_prints_every_accountants_epsilon_and_what_it_is() -> None:
+    result = asked(*SETTINGS, "--sigma", "1.1")
+    assert result.exit_code == 0, result.stderr
+    theirs = PLDAccountant().compose(poisson_gaussian(256 / 60000, 1.1, 4688)).get_epsilon(1e-5)
+    assert theirs == pytest.approx(1.315, abs=0.005)
+    assert "4,688 steps" in result.stdout
+    assert "epsilon at most 1.32 proven (pld" in result.stdout
+    for words in ("rdp (dp-accounting", "tan (Eq. 4)", "a lower bound", "not a bound"):
+        assert words in " ".join(result.stdout.split())  # a cell has several lines
+
+
+def test_it_imports_neither_torch_nor_yaml_and_takes_little_memory() -> None:
+    """In a process of its own: others in this one have torch. VmHWM is its peak memory, in kB."""
+    script = (
+        "import re, sys; sys.argv = ['dprepro', 'epsilon', *sys.argv[1:]]\n"
+        "from dprepro.stages.app import app\napp(standalone_mode=False)\n"
+        "assert not {'torch', 'opacus', 'mlflow', 'dvc', 'pandas', 'ruamel.yaml'} & sys.modules.keys()\n"
+        "assert int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]) < 250e3"
+    )
+    command = [sys.executable, "-c", script, *SETTINGS, "--sigma", "1.1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "fixed", "shuffled"])
+def test_noise_is_found_for_every_sampling(sampling: str) -> None:
+    options = ("--examples", "2000", "--batch", "100", "--steps", "40", "--sampling", sampling)
+    ledger = json.loads(asked(*options, "--for-epsilon", "2", "--json").stdout)
+    assert 0.998 * 2 <= ledger["epsilon_upper"] <= 2
+    assert ledger["claimed"] is None
+
+
+def test_the_noise_that_is_printed_keeps_the_epsilon() -> None:
+    """Rounded to the nearest, 1.00376 would be 1, which spends more."""
+    options = ("--examples", "100", "--batch", "100", "--steps", "1")
+    result = asked(*options, "--for-epsilon", "4.3583")
+    printed = re.search(r"noise multiplier (\S+),", result.stdout)
+    assert printed is not None
+    again = json.loads(asked(*options, "--sigma", printed[1], "--json").stdout)
+    assert 0.999 * 4.3583 < again["epsilon_upper"] <= 4.3583
+
+
+def test_the_best_of_a_search_stands_beside_a_training_of_its_own() -> None:
+    result = asked(*SETTINGS, "--sigma", "1.1", "--best-of", "10", "--json")
+    *_, best = json.loads(result.stdout)["accountants"]
+    assert best["accountant"] == "rdp, best of 10 (geometric)"
+    spent = dprepro.epsilon(
+        examples=60000, batch=256, epochs=20, noise_multiplier=1.1, delta=1e-5, best_of=10
+    )
+    assert best["epsilon"] == spent.best
+
+
+def test_a_delta_that_means_little_is_told() -> None:
+    result = asked("--examples", "1000", "--batch", "100", "--steps", "10", "--sigma", "2", "--delta", "1e-3")
+    assert result.exit_code == 0
+    assert "not below 1/N" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (SETTINGS, "--sigma or --for-epsilon"),
+        ((*SETTINGS, "--sigma", "-1"), "sigma: -1.0 is not allowed"),
+        ((*SETTINGS, "--for-epsilon", "0"), "must be above 0"),
+        (("--examples", "10", "--batch", "20", "--steps", "1", "--sigma", "1"), "allowed: 1 to 10"),
+    ],
+)
+def test_a_mistake_in_a_setting_is_one_line(arguments: tuple[str, ...], said: str) -> None:
+    assert said in refusal_of(lambda: asked(*arguments))
+
+
+def test_commands_end_with_what_they_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    (infinite, *_) = [line for line in measured("davody-t2-lenet-300-100") if "sigma = 0:" in line]
+    assert "test accuracy 98.1" in infinite
+    assert "(n = 3) percent" in infinite
+    lines = list(accounted("davody-t5-bn-lenet5-literal"))
+    assert lines[0].startswith("epsilon = 7: no epsilon is proven, 7 claimed: batch statistics couple")
+    together = "\n".join(accounted("davody-t5-ln-lenet5-planned"))
+    assert re.search(r"and [1-9]\d* trainings of its search have at most ε = \d", together)
+    (mu, *_) = accounted("nguyen-gdp-modules")
+    assert mu.startswith("noise_multiplier = 2.5: epsilon at most 2.09 proven")

@@ -1,9 +1,10 @@
-"""Tensors of a pack's weights besides parameters."""
+"""What packs say of relevances, and tensors of their weights besides parameters."""
 
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import safetensors.torch
 import torch
@@ -11,11 +12,53 @@ import torch
 from dprepro.clipping.normalization import initial_statistics
 from dprepro.errors import UserError
 from dprepro.pipeline import params
+from dprepro.pipeline.data.prepared import Prepared, Split
+from dprepro.pipeline.methods.spending import Statement
 from dprepro.pipeline.models.networks import build_net
-from dprepro.pipeline.transport import networks
+from dprepro.pipeline.results.records import read_run
+from dprepro.pipeline.transport import adopting, networks
 from dprepro.pipeline.transport.networks import check_network
 
-DECLARED = params.load(Path(__file__).parents[2] / "params.yaml")
+REPO = Path(__file__).parents[2]
+DECLARED = params.load(REPO / "params.yaml")
+INFORMED, PUBLIC, TESTED = "informed_relevance", "public_relevance", "test_relevance"
+
+
+@pytest.mark.parametrize(
+    ("here", "recorded", "lacks"),
+    [
+        (None, {INFORMED}, None),
+        (None, {PUBLIC}, None),
+        (None, set(), INFORMED),
+        ({"informed": True, "test_examples_seen": 0}, {INFORMED}, None),
+        ({"informed": True, "test_examples_seen": 0}, {PUBLIC}, INFORMED),
+        ({"informed": False, "test_examples_seen": 0}, {INFORMED}, PUBLIC),
+        ({"informed": True, "test_examples_seen": 9}, {INFORMED}, TESTED),
+    ],
+)
+def test_a_pack_says_of_the_relevances_what_the_data_here_say(
+    here: dict[str, Any] | None, recorded: set[str], lacks: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without prepared data, params.yaml doesn't decide between a network of public and of private data."""
+    monkeypatch.chdir(REPO)
+    run = read_run("phan-f4b-adlm-planned")
+    assert run is not None
+    training = run.trainings[0]
+    values: dict[str, Any] = {"row": "phan-pretrained", "data": "mnist"}
+    statements = tuple(Statement(key=key, values=values) for key in sorted(recorded))
+    training = training.model_copy(update={"not_covered": statements})
+    data = Prepared(
+        "mnist", {"public": Split(np.empty(0), np.empty(0))}, {"relevance": {**values, **(here or {})}}
+    )
+    monkeypatch.setattr(adopting.prepared, "manifest_here", lambda _: None if here is None else data.manifest)
+    monkeypatch.setattr(adopting.prepared, "load", lambda _: data)
+    if lacks is None:
+        adopting._check_statements(training, DECLARED)
+    else:
+        with pytest.raises(UserError, match=f"lacks '{lacks}'"):
+            adopting._check_statements(training, DECLARED)
+
+
 BATCH_NORM, LAPLACE = "davody-t2-bn-lenet-300-100", "phan-f4a-ilm-sound-reduced"
 
 
