@@ -37,13 +37,7 @@ def make_relevance(
     """Write ``data/prepared/NAME``: a prepared data set with the mean relevance of each feature.
 
     The relevance is to a row's network. The paper's own network was trained on the private examples. The
-    manifest notes whether the row's network was.
-
-    Args:
-        name: a key of ``relevances`` in params.yaml.
-        settings: all settings of params.yaml.
-        root: folder of params.yaml.
-        device: device of the computation; None: the CPU.
+    manifest notes whether the row's network was. ``device`` is that of the computation; None: the CPU.
 
     Raises:
         UserError: data are not prepared; the row is not trained, or was trained with other settings or data;

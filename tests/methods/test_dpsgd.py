@@ -1,7 +1,6 @@
 """DP-SGD's step against a hand-written one; the two answers to where batch norm's statistics come from."""
 
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.base import Execution, Task, as_input
 from dprepro.pipeline.methods.dpsgd.method import Dpsgd
 from dprepro.pipeline.methods.dpsgd.settings import DpsgdSettings
-from dprepro.pipeline.methods.samples import BatchSum
 from dprepro.pipeline.models.model import Model
 from tests.conftest import dpsgd
 from tests.methods.conftest import CPU, build
@@ -28,17 +26,6 @@ def make(data: Prepared, settings: DpsgdSettings, normalization: str, how: Execu
 def sample_of(task: Task, indices: np.ndarray) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     chosen = torch.from_numpy(indices)
     return as_input(task.inputs[chosen]), task.labels[chosen], torch.ones(len(chosen))
-
-
-def test_metrics_are_computed_when_they_are_read_and_once(tiny: Prepared) -> None:
-    method = make(tiny, dpsgd(), "none")
-    with patch.object(BatchSum, "_metrics", autospec=True, side_effect=BatchSum._metrics) as compute:
-        _, metrics = method.step(method.init(), 0)
-        assert not compute.called
-        for _ in range(2):
-            assert set(metrics) == {"train_loss", "gradient_norm", "clipped_share"}
-    compute.assert_called_once()
-    assert not compute.call_args.args[0].sums, "the last step's sums are not kept in memory"
 
 
 def test_without_privacy_steps_are_those_of_torchs_sgd(tiny: Prepared) -> None:
