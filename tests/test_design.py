@@ -1,7 +1,9 @@
-"""The map of the code is true: rooms, their order, and what a page of it can be compared with."""
+"""The map of the code is true: rooms, their order, names, and what a page of it can be compared with."""
 
+import ast
 import re
 import tomllib
+from collections import defaultdict
 from itertools import groupby
 from math import ceil
 from pathlib import Path
@@ -60,3 +62,17 @@ def test_every_room_is_on_the_map() -> None:
 def test_versions_are_the_ones_there_are() -> None:
     declared = {name for name, value in vars(validity).items() if name.isupper() and type(value) is int}
     assert declared <= set(re.findall(r"`([A-Z_]+)`", PAGE))
+
+
+FOLDERS = ("dprepro", "pipeline", "stages")
+
+
+def test_no_class_name_is_defined_twice() -> None:
+    places = defaultdict(set)
+    files = {path.resolve() for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].add(path.relative_to(ROOT).as_posix())
+    assert len(places) > 200
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}

@@ -29,11 +29,6 @@ def settings() -> Settings:
     return load(PARAMS)
 
 
-def test_rows_repeat_and_say_that_they_are_made_up(settings: Settings) -> None:
-    assert settings.source.kind == "synthetic"
-    assert all(row.reproducible for row in settings.rows.values())
-
-
 def test_rows_show_every_table_method_and_normalisation(settings: Settings) -> None:
     rows = settings.rows.values()
     assert set(papers.load("davody2020").tables) <= {row.table for row in rows}

@@ -68,14 +68,6 @@ def test_nothing_private_leaves_an_empty_ledger() -> None:
     assert empty.spent == ()
 
 
-def test_spent_along_the_way_is_an_upper_bound_that_grows() -> None:
-    bought = ledger.ledger_of(trained(), None, [1, 5, 10])
-    assert [step for step, _ in bought.spent] == [1, 5, 10]
-    spent = [epsilon for _, epsilon in bought.spent]
-    assert spent == sorted(spent)
-    assert spent[-1] >= bought.epsilon_upper
-
-
 def test_releases_have_a_pure_ledger_that_is_spent_before_the_first_step() -> None:
     training = trained(RELEASES, delta=0.0, claimed_by="laplace", protects=statement("local_at_claimed"))
     bought = ledger.ledger_of(training, "s", [1, 10])

@@ -1,16 +1,13 @@
 """A ledger keeps the digits that are alike in every process, and rounds bounds the safe way."""
 
-import json
-
 import pytest
-from pydantic import ValidationError
 
 from dprepro.accountants.attack_risk import curve_of_losses, gaussian_mu, gaussian_risk
 from dprepro.accountants.pld import composed_losses
-from dprepro.accountants.records import MACHINE_TOLERANCE, NeighboringRelation, SampledGaussian, down, up
+from dprepro.accountants.records import MACHINE_TOLERANCE, SampledGaussian, down, up
 from dprepro.pipeline.ledgers.compared import _first_difference
 from dprepro.pipeline.ledgers.ledger import make_ledger
-from dprepro.pipeline.results.schema import Ledger, LedgerEntry
+from dprepro.pipeline.results.schema import LedgerEntry
 from tests.not_none import not_none
 
 FIXED = SampledGaussian(sampling="fixed", noise_multiplier=1.0, examples=900, batch=9)
@@ -51,12 +48,3 @@ def test_what_two_machines_differ_by_is_no_contradiction() -> None:
             LedgerEntry(level="sigma=1", seeds=(0,), ledger=ledger).model_dump() for ledger in (kept, other)
         )
         assert _first_difference(stored, expected) == (said and f"ledger.{said}")
-
-
-def test_neighbours_are_an_enumeration_that_records_spell_in_words() -> None:
-    kept = make_ledger(FIXED, 90, 1e-5, None)
-    written = json.loads(kept.model_dump_json())
-    assert (kept.neighbouring, written["neighbouring"]) == (NeighboringRelation.REPLACE_ONE, "replace one")
-    assert Ledger.model_validate_json(kept.model_dump_json()) == kept
-    with pytest.raises(ValidationError, match="Input should be 'add or remove one' or 'replace one'"):
-        Ledger.model_validate(written | {"neighbouring": "swap one"})

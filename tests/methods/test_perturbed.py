@@ -1,12 +1,14 @@
-"""The Laplace mechanisms: noise scales, one release, what training reads, and neighbours."""
+"""The Laplace mechanisms: noise scales, one release, what is read of it and still told by it, neighbours."""
 
 import math
+import os
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -16,6 +18,9 @@ from dprepro.accountants.laplace import Laplace, Releases
 from dprepro.errors import UserError
 from dprepro.fields import Noise
 from dprepro.noise.mechanisms import release_laplace
+from dprepro.pipeline import params
+from dprepro.pipeline.data import formats
+from dprepro.pipeline.data.fetch import fetch
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.methods.base import Relevances, as_input
 from dprepro.pipeline.methods.laplace.perturbed import SECOND, Perturbed
@@ -336,3 +341,57 @@ def test_lemma_5_is_at_most_twice_the_largest_distance(units: int, classes: int)
     settings = ilm(batch=1, epsilon=1.0, loss_share=0.5)
     lemma = 0.5 * settings.loss_scale(NetworkSizes(1, units=units, classes=classes))
     assert lemma / 2 <= furthest <= min(lemma, lemma / 2 + 1)
+
+
+REPO = Path(__file__).parents[2]
+TRAIN = 55_000
+
+
+@pytest.mark.skipif(not os.environ.get("DPREPRO_MIRROR"), reason="DPREPRO_MIRROR names no folder with MNIST")
+@pytest.mark.parametrize(
+    ("row", "epsilon", "scale", "most"),
+    [("phan-f4a-ilm-planned", 0.25, 223.0, 0.25), ("phan-f4b-ilm-planned", 0.5, 111.5, 0.35)],
+)
+def test_noisy_images_with_clean_labels_tell_little(
+    row: str, epsilon: float, scale: float, most: float, tmp_path: Path
+) -> None:
+    """Class means of all noisy images, with labels that the mechanism doesn't even release.
+
+    The sign is the locally best statistic for the location of Laplace noise this large.
+    """
+    settings = params.load(REPO / "params.yaml")
+    fetch("mnist", settings, tmp_path, Path(os.environ["DPREPRO_MIRROR"]))
+    folder = tmp_path / "data" / "raw" / "mnist"
+    files = ("images-idx3-ubyte.gz", "labels-idx1-ubyte.gz")
+    parts = {
+        part: formats.read("idx", [folder / f"{name}-{file}" for file in files])
+        for part, name in {"train": "train", "test": "t10k"}.items()
+    }
+    images, labels = parts["train"].inputs[:TRAIN].reshape(TRAIN, -1), parts["train"].labels[:TRAIN]
+    tests = parts["test"].inputs.reshape(-1, images.shape[1]) / np.float32(255)
+    declared = settings.rows[row].resolved[0]
+    assert isinstance(declared, IlmSettings)
+    assert declared.epsilon == epsilon
+    network = NetworkSizes(features=images.shape[1], maps=32, neurons=25_088, units=25, classes=10, tensors=0)
+    assert declared.input_scale(network) == pytest.approx(scale, abs=0.1)  # pixel ranges
+
+    clean = np.zeros((10, images.shape[1]))
+    means, signs = clean.copy(), clean.copy()
+    generator = np.random.default_rng(0)
+    for start in range(0, TRAIN, 5_000):
+        pixels, chosen = images[start : start + 5_000] / np.float32(255), labels[start : start + 5_000]
+        noisy = pixels + generator.laplace(0, scale, pixels.shape)
+        members = np.eye(10)[chosen].T
+        clean += members @ pixels
+        means += members @ noisy
+        signs += members @ np.sign(noisy)
+    counts = np.bincount(labels, minlength=10)[:, None]
+    assert _accuracy(clean / counts, tests, parts["test"].labels) > 0.7
+    for sums in (means, signs):
+        assert _accuracy(sums / counts, tests, parts["test"].labels) < most  # the paper: 88.5 and 92.4 %
+
+
+def _accuracy(means: np.ndarray, images: np.ndarray, labels: np.ndarray) -> float:
+    """Accuracy of the class whose mean has the largest inner product with the image, both centred."""
+    scores = (images - images.mean(0)) @ (means - means.mean(0)).T
+    return float((scores.argmax(1) == labels).mean())

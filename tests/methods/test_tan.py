@@ -50,12 +50,6 @@ def sample_at(method: Tan, step: int) -> np.ndarray:
     return method.task.streams.poisson(step, 200, 0.1)
 
 
-def test_the_guarantee_is_of_the_declared_noise(tiny: Prepared) -> None:
-    guarantee = make(tiny, tan(sigma=2.5)).guarantee()
-    assert (guarantee.spending.noise_multiplier, guarantee.spending.sampling) == (2.5, "poisson")
-    assert (guarantee.spending.rate, guarantee.delta, guarantee.claimed_by) == (0.1, 1e-3, "rdp")
-
-
 def test_without_noise_nothing_is_claimed(tiny: Prepared) -> None:
     guarantee = make(tiny, tan(sigma=0)).guarantee()
     assert (guarantee.spending, guarantee.broken) == (None, (NOISELESS,))

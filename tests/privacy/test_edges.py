@@ -62,6 +62,7 @@ def gaussian(mu: mpf) -> Delta:
         ("poisson", 1.1, 10_000),
         ("poisson", 50, 10_000),
         ("shuffled", 7, 30),
+        ("shuffled", 0.002, 30),
         ("fixed", 300, 100_000),
     ],
 )

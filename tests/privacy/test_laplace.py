@@ -9,7 +9,6 @@ import pytest
 
 from dprepro.accountants.laplace import Laplace, Releases
 from dprepro.accountants.pld import pld_epsilon
-from dprepro.accountants.rdp import rdp_epsilon
 from dprepro.accountants.records import NeighboringRelation
 from dprepro.pipeline.ledgers.declared import _same_releases
 from dprepro.pipeline.ledgers.ledger import DELTA, LAPLACE_LARGEST, release_ledger
@@ -88,17 +87,6 @@ def test_bounds_at_a_delta_agree_and_are_below_the_pure_one(pure: float) -> None
     renyi, fine = (result.epsilon for result in ledger.accountants)
     assert [result.note for result in ledger.accountants] == [f"an upper bound at delta {number(DELTA)}"] * 2
     assert 0.9 * renyi < fine < 1.01 * renyi < pure
-
-
-def test_rounding_scales_down_spends_more_but_little() -> None:
-    mechanism = Releases(laplace=(release((FEATURES / (shares() * 15)).tolist()),))
-    exact, rounded = (rdp_epsilon(event, 1e-5) for event in (mechanism.event(), mechanism.coarse_event()))
-    assert exact <= rounded < 1.03 * exact
-    many, few = (len(event.events[0].events) for event in (mechanism.event(), mechanism.coarse_event()))
-    assert many == FEATURES
-    assert few < FEATURES / 2
-    same = Releases(laplace=(release([3.0], repeats=FEATURES),))
-    assert same.coarse_event() == same.event()
 
 
 # -- the ledger ------------------------------------------------------------------------------------------

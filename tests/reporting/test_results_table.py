@@ -13,7 +13,7 @@ from dprepro.pipeline.params.papers import Paper, Table
 from dprepro.pipeline.reporting import table
 from dprepro.pipeline.reporting.claims import claims
 from dprepro.pipeline.reporting.effects import effects
-from dprepro.pipeline.reporting.table import CELL, COLUMNS, Sources, read_sources, results, to_csv
+from dprepro.pipeline.reporting.table import CELL, Sources, read_sources, results
 from dprepro.pipeline.reporting.views import Grid
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import Record
@@ -177,12 +177,6 @@ def test_a_claim_on_an_epsilon_without_a_bound_is_not_proven() -> None:
     )  # fmt: skip
     (found,) = claims(results(made), made)
     assert (found.status, found.parts[0].reason) == ("not proven", "not proven")
-
-
-def test_a_csv_file_has_every_column_but_objects() -> None:
-    table = results(sources())
-    names = to_csv(table).splitlines()[0].split(",")
-    assert names == [name for name in COLUMNS if name not in ("printed", "by_seed")]
 
 
 def test_every_printed_value_here_is_judged_once(here: Sources) -> None:

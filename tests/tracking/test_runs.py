@@ -1,12 +1,17 @@
-"""MLflow's store as a view of the table of results: its runs, its view, and its replacement."""
+"""MLflow's store as a view of the table of results: runs, view, replacement, and its server."""
 
 import json
 import os
 import resource
 import signal
+import socket
 import sqlite3
+import subprocess
+import sys
+import time
+import urllib.request
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,14 +21,52 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from dprepro.errors import UserError
+from dprepro.pipeline.params import Settings
 from dprepro.pipeline.reporting import table
 from dprepro.pipeline.reporting.table import read_sources
+from dprepro.pipeline.results.schema import Record
 from dprepro.pipeline.tracking import views
 from dprepro.pipeline.tracking.publishing import STORE, address, publish
 from dprepro.pipeline.tracking.runs import RunSpec, canonical, runs
-from tests.commands import forked
+from dprepro.stages.ui import ui
+from tests.commands import forked, heed_ctrl_c
+from tests.refusal import refusal_of
 from tests.reporting.made_up import dpsgd as example
-from tests.tracking.conftest import small
+
+
+@pytest.fixture
+def port() -> int:
+    """One that is free, and below those that the system gives to others before it is used."""
+    first = 20_000 + os.getpid() % 10_000
+    for number in range(first, first + 100):
+        with suppress(OSError), socket.create_server(("127.0.0.1", number)):
+            return number
+    raise AssertionError("no port is free")
+
+
+def answers(address: str, process: subprocess.Popen) -> None:
+    """Wait until a server does."""
+    until = time.monotonic() + 120
+    while True:
+        try:
+            urllib.request.urlopen(f"{address}/health", timeout=5).close()
+            return
+        except OSError:
+            assert process.poll() is None, "the server ended"
+            assert time.monotonic() < until
+            time.sleep(0.2)
+
+
+def small(key: str, declared: Settings, shift: float = 0.0) -> Record:
+    """A row's record with two levels and three seeds."""
+    record = example.record(key, declared, shift=shift)
+    kept = tuple(
+        training
+        for training in record.trainings
+        if training.level in ("epsilon=inf", "epsilon=3") and training.seed < 3
+    )
+    return record.model_copy(update={"trainings": kept})
+
 
 METRICS = {"accuracy_percent", "paper_percent", "difference", "epsilon_upper", "epsilon_lower"}
 PARENT = "mlflow.parentRunId"
@@ -161,3 +204,40 @@ def test_settings_are_found_as_one_types_them(store: Store) -> None:
     assert [canonical(value) for value in (3.0, 1e-5, float("inf"), "Infinity", True, None, 0.1)] == [
         *("3", "1e-5", "inf", "inf", "true", "null", "0.1")
     ]
+
+
+def test_ui_publishes_says_where_and_ends_quietly(tmp_path: Path, port: int) -> None:
+    settings = example.settings()
+    example.put(small(example.LAYER, settings), tmp_path)
+    # JSON is YAML
+    (tmp_path / "params.yaml").write_text(settings.model_dump_json(exclude_none=True))
+    command = [sys.executable, "-c", f"from dprepro.stages.ui import ui; ui(port={port}, host='127.0.0.1')"]
+    process = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=heed_ctrl_c,
+    )
+    page = f"http://127.0.0.1:{port}"
+    try:
+        answers(page, process)
+        asked = json.dumps({"experiment_ids": ["1"], "filter": views.FILTER}).encode()
+        request = urllib.request.Request(
+            f"{page}/api/2.0/mlflow/runs/search", asked, {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            assert len(json.load(answer)["runs"]) == 2
+        said = refusal_of(lambda: ui(port=port, host="127.0.0.1"))
+        assert said.startswith(f"127.0.0.1:{port}: can't serve there: Address already in use")
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does at Ctrl-C
+        said, noise = process.communicate(timeout=60)
+    finally:
+        process.terminate()
+        process.wait(60)
+    assert process.returncode == 0
+    assert "Traceback" not in noise
+    assert "mlflow.db: 2 results and 6 seeds" in said
+    assert f"davody2020: {page}/#/experiments/1/runs?viewStateShareKey=judged" in said
