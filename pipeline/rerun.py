@@ -16,8 +16,7 @@ from scipy.special import stdtrit
 
 from dprepro.errors import UserError
 from dprepro.pipeline.data.prepared import Prepared
-from dprepro.pipeline.identity.frozen import frozen_changed
-from dprepro.pipeline.identity.validity import reason_invalid
+from dprepro.pipeline.identity.frozen import valid_trainings
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.params import Row, Settings
 from dprepro.pipeline.reporting.verdict import LEVEL, Mean, SeedValues
@@ -91,13 +90,9 @@ def rerun(
         UserError: the row has no valid and measured record, or the record lacks the level or a seed.
     """
     run, evaluation, row = records.read_run(key), records.read_evaluation(key), settings.row(key)
-    if run is None or evaluation is None:
+    if run is None or not evaluation.trainings:
         raise UserError(f"{key}: no record to compare with; `dprepro train {key}` and `evaluate` make one")
-    standing = {
-        each.key: each.weights
-        for each in run.trainings
-        if not reason_invalid(each, row, data, frozen_changed)
-    }
+    standing = {key: each.weights for key, each in valid_trainings(run, row, data).items()}
     if not standing:
         raise UserError(f"{key}: its record was made from other settings, data or versions than are here")
     measured = RowEvaluations(
@@ -115,9 +110,7 @@ def rerun(
         say(f"{key}: {len(wanted)} to train, {duration(run, [each.level for each in wanted])}")
     train(key, declared, data, execution, show, checkpoint_every, scratch, workers)
     evaluate(key, declared, data, execution, scratch)
-    again = records.read_evaluation(key, scratch)
-    assert again is not None, "it was just written"
-    return list(differences(measured, again))
+    return list(differences(measured, records.read_evaluation(key, scratch)))
 
 
 def _asked(key: str, row: Row, measured: RowEvaluations, level: str | None, seeds: int | None) -> Row:

@@ -10,7 +10,6 @@ all their digests go unnoticed, except in ledgers, which are computed anew.
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from math import isclose
 from typing import Any
 
 from dprepro.errors import UserError
@@ -31,7 +30,7 @@ from dprepro.pipeline.ledgers.rows import account_entry
 from dprepro.pipeline.params import PARAMS, Row, Settings, pick
 from dprepro.pipeline.params.documents import parse_yaml
 from dprepro.pipeline.results import records
-from dprepro.pipeline.results.schema import EvaluationRecord, RowTrainings
+from dprepro.pipeline.results.schema import RowTrainings
 from dprepro.pipeline.results.weights import repeated, weights_path
 from dprepro.pipeline.transport.dvclock import LOCK, Lock, stages_of
 
@@ -249,23 +248,12 @@ def _row(key: str, settings: Settings, lock: Lock, quick: bool) -> str | None:
         check_file(path, weights)
     if twins := repeated(run.trainings):
         raise UserError(f"{records.run_path(key)}: {twins}")
-    if unmeasured := records.unmeasured(key):
-        raise UserError(
-            f"{records.evaluation_path(key)}: {unmeasured[0]}: of other weights than ran, or missing"
-        )
+    measured = records.read_evaluation(key).by_key
+    records.check_measured(run, measured)
     ran = {training.key for training in run.trainings}
     planned = [(row.level(resolved), seed) for resolved, seed in row.trainings] if row.plan else []
     missing = [name for name in planned if name not in ran]
     unplanned = check_plan(key, run, settings)
-    evaluation, by_key = records.read_evaluation(key), {training.key: training for training in run.trainings}
-    for measured in evaluation.trainings if evaluation else ():
-        trained = by_key.get(measured.key)
-        if trained and (difference := records.curve_difference(measured, trained)):
-            raise UserError(
-                f"{records.evaluation_path(key)}: {measured.level}, seed {measured.seed}: {difference}"
-            )
-        if measured.test_errors is not None:
-            _check_errors(key, measured, measured.test_errors)
     data = data_here(key, settings)
     for trained in run.trainings:
         if reason := reason_invalid(trained, row, data, frozen_changed, code=False):
@@ -285,7 +273,7 @@ def _row(key: str, settings: Settings, lock: Lock, quick: bool) -> str | None:
         unchecked.append(unplanned)
     if missing:  # without its seeds, a plan decides nothing
         unchecked.append(f"plan: {len(missing)} of {len(planned)} trainings are missing; it has no status")
-    if evaluation and (old := sum(each.test_errors is None for each in evaluation.trainings)):
+    if old := sum(each.test_errors is None for each in measured.values()):
         unchecked.append(f"predictions: {old} of {len(run.trainings)} trainings have none in the record")
     if len(present_weights) < len(paths):
         elsewhere = any(trained.origin.adopted for trained in run.trainings)
@@ -296,19 +284,6 @@ def _row(key: str, settings: Settings, lock: Lock, quick: bool) -> str | None:
     else:
         unchecked.append(f"accuracies: `dprepro evaluate {key} --again` compares them where the data are")
     return "; ".join(unchecked) or None
-
-
-def _check_errors(key: str, measured: EvaluationRecord, packed: str) -> None:
-    """Compare a recorded accuracy with the recorded errors on the test split."""
-    try:
-        share = float((records.errors_of(packed) == 0).mean())
-    except ValueError as problem:
-        share, why = -1.0, f"{problem}"
-    else:
-        why = f"is {measured.metrics['test_accuracy']:g}, and its predictions reach {share:g}"
-    if not isclose(share, measured.metrics["test_accuracy"], abs_tol=1e-9):
-        where = f"{records.evaluation_path(key)}: {measured.level}, seed {measured.seed}"
-        raise UserError(f"{where}: test_accuracy: {why}")
 
 
 def _untraced(key: str) -> str | None:

@@ -26,9 +26,8 @@ def measured(row: str) -> Iterator[str]:
     from dprepro.pipeline.reporting.wording import with_interval
     from dprepro.pipeline.results import records
 
-    evaluation = records.read_evaluation(row)
     by_level: dict[str, list[float]] = {}
-    for training in evaluation.trainings if evaluation else ():
+    for training in records.read_evaluation(row).trainings:
         by_level.setdefault(training.level, []).append(100 * training.metrics["test_accuracy"])
     for level, values in by_level.items():
         yield f"{level.replace('=', ' = ')}: test accuracy {with_interval(mean(tuple(values)), 2)} percent"
@@ -41,13 +40,13 @@ def scored(row: str, classes: Sequence[str]) -> Iterator[str]:
     """
     from dprepro.pipeline.results import records
 
-    evaluation = records.read_evaluation(row)
-    first = {training.level: training for training in reversed(evaluation.trainings)} if evaluation else {}
+    trainings = records.read_evaluation(row).trainings
+    first = {training.level: training for training in reversed(trainings)}
     for level, training in reversed(first.items()):
         if training.scores is not None:
             for line in score_lines(training.scores, classes):
                 yield f"{level.replace('=', ' = ')}, seed {training.seed}: {line}"
-    for training in evaluation.trainings if evaluation else ():
+    for training in trainings:
         if training.scores is not None and training.scores.guess:
             yield f"{training.level.replace('=', ' = ')}, seed {training.seed}: {training.scores.guess}"
 

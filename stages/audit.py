@@ -1,13 +1,10 @@
 """`dprepro audit ROW`: attacks on a row's code, or on its final models."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from dprepro.stages.train import Device, ready
-
-if TYPE_CHECKING:
-    from dprepro.pipeline.results.schema import Attack
 
 
 def audit(
@@ -32,6 +29,8 @@ def audit(
     from dprepro.errors import UserError
     from dprepro.pipeline import params
     from dprepro.pipeline.audits.rows import audit_row, noises
+    from dprepro.pipeline.ledgers.sentences import downwards
+    from dprepro.pipeline.reporting.wording import attack_words
     from dprepro.pipeline.results import records
     from dprepro.pipeline.results.schema import FLOATING_POINT
 
@@ -53,19 +52,7 @@ def audit(
     ran = {training.noise for training in run.trainings} if run else {present}
     for attack in audited.attacks:
         if attack.attack != FLOATING_POINT or attack.noise in ran:  # the arithmetic of other noise is another
-            print(f"{row}, {describe(attack)}")
+            most = max((bound.epsilon for bound in attack.could_show), default=None)
+            could = "" if most is None else f"; a perfect attacker's median {downwards(most)}"
+            print(f"{row}, {attack.level}: {attack_words(attack)}{could}")
     print(f"{row}: audited, {path}")
-
-
-def describe(attack: "Attack") -> str:
-    """One line about an attack."""
-    from dprepro.pipeline.ledgers.sentences import downwards, upwards
-    from dprepro.pipeline.reporting.wording import shown_words
-
-    epsilon_upper = (
-        "no bound" if attack.epsilon_upper is None else f"{upwards(attack.epsilon_upper)} accounted"
-    )
-    most = max((bound.epsilon for bound in attack.could_show), default=None)
-    could = "" if most is None else f", a perfect attacker's median {downwards(most)}"
-    shown = shown_words(attack).replace("ε ≥", "epsilon >=")
-    return f"{attack.level}, {attack.attack} on {attack.noise} noise: {shown}{could}, {epsilon_upper}"

@@ -1,7 +1,5 @@
 """`dprepro compare ROW ROW`: two rows side by side at equal proven epsilon."""
 
-from collections.abc import Iterator
-from itertools import chain
 from math import isfinite
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +8,6 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dprepro.pipeline.params import Settings
     from dprepro.pipeline.reporting.compare import Comparison
     from dprepro.pipeline.reporting.verdict import Mean
 
@@ -21,7 +18,9 @@ def compare(
 ) -> None:
     """Compare the accuracies of two rows at equal proven epsilons. Missing ledgers are computed before."""
     from dprepro.pipeline import params
+    from dprepro.pipeline.identity.validity import reason_invalid
     from dprepro.pipeline.ledgers.rows import row_ledgers
+    from dprepro.pipeline.ledgers.sentences import composition, upwards
     from dprepro.pipeline.reporting.compare import compared
     from dprepro.pipeline.results import records
     from dprepro.stages.answers import answering
@@ -37,40 +36,16 @@ def compare(
         "beside the second's level of the same proven epsilon; where it has none, beside the level that "
         "validates best of those that spend less."
     )
-    sentences = _lacking(second, comparisons), _changed(settings, first, second)
-    for sentence in chain(*sentences, _composition(first, second)):
-        console.print(sentence)
-
-
-def _lacking(second: str, comparisons: list["Comparison"]) -> Iterator[str]:
-    """Sentences on epsilons that only the first row has."""
-    from dprepro.pipeline.ledgers.sentences import upwards
-
     for comparison in comparisons:
         if comparison.lacking:
-            yield f"{second} has no level that is proven to spend {upwards(comparison.level.proven)}."
-
-
-def _changed(settings: "Settings", *rows: str) -> Iterator[str]:
-    """Sentences on rows whose results are those of other settings than params.yaml has now."""
-    from dprepro.pipeline.identity.validity import reason_invalid
-    from dprepro.pipeline.results import records
-
-    for row in dict.fromkeys(rows):
-        run, declared = records.read_run(row), settings.rows[row]
+            proven = upwards(comparison.level.proven)
+            console.print(f"{second} has no level that is proven to spend {proven}.")
+    for row in dict.fromkeys((first, second)):
+        run, ledgers, declared = records.read_run(row), records.read_ledgers(row), settings.rows[row]
         if run and any(reason_invalid(each, declared, None, None, code=False) for each in run.trainings):
-            yield f"{row}: settings have changed since some of these runs; `dprepro plan {row}`"
-
-
-def _composition(*rows: str) -> Iterator[str]:
-    """Sentences with the composed epsilon of each row and its search."""
-    from dprepro.pipeline.ledgers.sentences import composition
-    from dprepro.pipeline.results import records
-
-    for row in dict.fromkeys(rows):
-        ledgers = records.read_ledgers(row)
+            console.print(f"{row}: settings have changed since some of these runs; `dprepro plan {row}`")
         if ledgers and ledgers.composition:
-            yield f"{row}: {composition(ledgers.composition)}"
+            console.print(f"{row}: {composition(ledgers.composition)}")
 
 
 def _table(first: str, second: str, comparisons: list["Comparison"]) -> "Table":

@@ -48,7 +48,5 @@ def evaluate(
         print(f"  {line}")
     for line in scored(row, data.manifest["classes"]):
         print(f"  {line}")
-    after = records.read_evaluation(row)
-    if before and after:
-        for difference in replaced(before, after):
-            print(f"  {compared(difference, 'rebuilt')}")
+    for difference in replaced(before, records.read_evaluation(row)):
+        print(f"  {compared(difference, 'rebuilt')}")

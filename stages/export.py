@@ -31,9 +31,8 @@ def export(
     exported = write(row, level, seed, folder, settings)
     print(f"{row}: {exported.level}, seed {exported.seed}: exported to {folder}")
     print(f"  {headline(exported.privacy)}")
-    evaluation = records.read_evaluation(row)
-    for each in evaluation.trainings if evaluation else ():
-        if each.key == (exported.level, exported.seed) and each.scores is not None and each.scores.guess:
-            print(f"  {each.scores.guess}")
+    measured = records.read_evaluation(row).by_key.get((exported.level, exported.seed))
+    if measured and measured.scores is not None and measured.scores.guess:
+        print(f"  {measured.scores.guess}")
     if "vocabulary.txt" in exported.files:
         print("  vocabulary.txt has words of the private training texts, which no epsilon covers")

@@ -117,7 +117,8 @@ def work(task: RowWork, words: Sequence[str], environment: Mapping[str, str], en
         if own and status < 128:  # a command's own error: another try would fail too
             raise UserError(lines[own[0] - 1].removeprefix("dprepro: "))
         why = f"died with status {status} after: {printable(lines[-1] if lines else 'nothing')}"
-        tries += _last_checkpoint(task) < launched
+        checkpoints = (path.stat().st_mtime for path in (CHECKPOINTS / task.name).rglob("*.pt"))
+        tries += max(checkpoints, default=0.0) < launched
         if tries > RETRIES:
             raise UserError(f"{why}; {tries} times with nothing done between")
         print(f"{task.name}: {why}", flush=True)
@@ -151,8 +152,3 @@ def _run(
     if process.poll() is None and not any(line.startswith(STARTED) for line in lines()):
         process.terminate()  # a launcher that still waits for a machine
     return process.wait(), lines()
-
-
-def _last_checkpoint(task: RowWork) -> float:
-    """Time of a task's newest checkpoint, in Unix time; 0 without one."""
-    return max((path.stat().st_mtime for path in (CHECKPOINTS / task.name).rglob("*.pt")), default=0.0)

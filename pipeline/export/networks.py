@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import ValidationError, model_validator
+from pydantic import ValidationError
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
@@ -17,8 +17,7 @@ from dprepro.fields import Count, Strict
 from dprepro.noise.streams import Streams
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.files import INPUT_NUMBERS, WEIGHTS_BYTES
-from dprepro.pipeline.identity.frozen import frozen_changed
-from dprepro.pipeline.identity.validity import reason_invalid
+from dprepro.pipeline.identity.frozen import require_usable
 from dprepro.pipeline.methods.base import CPU, Method, Relevances, Task, shares
 from dprepro.pipeline.methods.settings import MethodSettings, method_settings
 from dprepro.pipeline.models import pretrained
@@ -48,14 +47,6 @@ class Architecture(Strict):
     shape: tuple[Count, ...]  # of an input, as in `Prepared.input_shape`
     classes: tuple[str, ...]
     floats: bool = False  # whether inputs are features, (D,) or (C, H, W), not bytes of images
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_reads(cls, fields: Any) -> Any:
-        """Folders of earlier versions also have outlines of the files that `build` reads."""
-        if not isinstance(fields, dict):
-            return fields
-        return {name: value for name, value in fields.items() if name != "reads"}
 
     @property
     def stored(self) -> tuple[tuple[int, ...], torch.dtype]:
@@ -93,9 +84,7 @@ def training_of(key: str, row: Row, data: Prepared, level: str | None, seed: int
         UserError: there is no record of this level and seed; the record's settings or data differ from those
             here; or the row has several levels and none is named.
     """
-    path, run = records.run_path(key), records.read_run(key)
-    if run is None:
-        raise UserError(f"{path}: not there; run `dprepro train {key}` first")
+    run = records.require_run(key)
     levels = list(dict.fromkeys(training.level for training in run.trainings))
     if level is None and len(levels) > 1:
         raise UserError(f"{key}: has several levels; --level takes one of {', '.join(levels)}")
@@ -106,8 +95,7 @@ def training_of(key: str, row: Row, data: Prepared, level: str | None, seed: int
     if seed is not None and seed not in seeds:
         raise UserError(f"{key}: --seed {seed}: not trained; allowed: {', '.join(map(str, sorted(seeds)))}")
     trained = seeds[min(seeds) if seed is None else seed]
-    if why := reason_invalid(trained, row, data, frozen_changed, code=False):
-        raise UserError(f"{path}: trained with other {why} than are here; run `dprepro train {key}`")
+    require_usable([trained], row, data)
     return trained
 
 

@@ -331,14 +331,14 @@ def _engineering(statement: PrivacyStatement) -> Iterator[str]:
     upper = "none is proven"
     if statement.epsilon is not None:
         upper = f"{sentences.upwards(statement.epsilon)}, by {statement.accountant}"
-    claimed = None
+    claimed, pure = None, None if statement.delta is None else "0 (pure)"
     if statement.claimed is not None and statement.claimed != statement.epsilon:
         claimed = f"{sentences.upwards(statement.claimed)}, by {statement.claimed_by}"
     items = {
         "unit of privacy": statement.unit,
         "neighbouring data sets": statement.neighbouring,
         "ε, upper bound": upper,
-        "δ": _delta(statement.delta),
+        "δ": sentences.number(statement.delta) if statement.delta else pure,
         "Gaussian DP": statement.gaussian_dp
         and f"{statement.gaussian_dp}. The first part uses the exact curve",
         "ε by the claim's accountant": claimed,
@@ -380,10 +380,6 @@ def _engineering(statement: PrivacyStatement) -> Iterator[str]:
         "how tight the upper bound is; it proves no safety.",
         "",
     )
-
-
-def _delta(delta: float | None) -> str | None:
-    return None if delta is None else sentences.number(delta) if delta else "0 (pure)"
 
 
 def _lower(epsilon: float | None, on: str | None) -> str | None:

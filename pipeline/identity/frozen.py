@@ -7,15 +7,19 @@ to rounding, and change with any relevant change of the tensors (Johnson and Lin
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dprepro.errors import UserError
 from dprepro.pipeline.data.prepared import Declared, Prepared
+from dprepro.pipeline.identity.validity import reason_invalid
 from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.params import Model, Row
-from dprepro.pipeline.results.schema import TrainingRecord
+from dprepro.pipeline.results.records import run_path
+from dprepro.pipeline.results.schema import RowTrainings, TrainingKey, TrainingRecord
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -78,3 +82,27 @@ def frozen_changed(entry: TrainingRecord, row: Row, data: Prepared | Declared) -
         return False
     settings = type(row.resolved[0]).recorded(entry.settings)
     return not same_fingerprint(frozen_here(row.model, settings, entry.seed, data), entry.frozen)
+
+
+def valid_trainings(
+    run: RowTrainings | None, row: Row, data: Prepared | Declared
+) -> dict[TrainingKey, TrainingRecord]:
+    """Recorded trainings that are those of ``row`` as declared now, frozen tensors included."""
+    trainings = run.trainings if run else ()
+    return {each.key: each for each in trainings if not reason_invalid(each, row, data, frozen_changed)}
+
+
+def require_usable(
+    trainings: Iterable[TrainingRecord], row: Row, data: Prepared | Declared, root: Path = Path()
+) -> None:
+    """Check that weights may be used: settings, data and frozen tensors are the present ones.
+
+    Raises:
+        UserError: some differ.
+    """
+    for entry in trainings:
+        if why := reason_invalid(entry, row, data, frozen_changed, code=False):
+            raise UserError(
+                f"{run_path(entry.row, root)}: trained with other {why} than are here; "
+                f"run `dprepro train {entry.row}`"
+            )

@@ -82,8 +82,7 @@ def _named(keys: Iterable[str]) -> str:
 
 def lacks_measuring(key: str) -> bool:
     """Return whether a trained row lacks accuracies by the present version of the measuring code."""
-    run, evaluation = records.read_run(key), records.read_evaluation(key)
-    measured = {each.key: each for each in evaluation.trainings} if evaluation else {}
+    run, measured = records.read_run(key), records.read_evaluation(key).by_key
     return run is None or any(reason_unmeasured(measured.get(each.key), each) for each in run.trainings)
 
 

@@ -79,8 +79,9 @@ def reason_invalid(
         return "settings"
     if data is not None and not data.trained(entry.origin):
         return "data"
-    if code and (changed := _other_version(entry, row)):
-        return changed
+    here = training_versions(row.method, row.model.name) if code else {}
+    if changed := [part for part in here if entry.origin.made_by.get(part) != here[part]]:
+        return f"{changed[0]} version"
     if entry.frozen and frozen_changed and data is not None and frozen_changed(entry, row, data):
         return "frozen tensors"
     return None
@@ -93,8 +94,3 @@ def reason_unmeasured(measured: EvaluationRecord | None, entry: TrainingRecord) 
     if measured.weights != entry.weights:
         return "other weights"
     return None if measured.measured_by == MEASURING else "measuring version"
-
-
-def _other_version(entry: TrainingRecord, row: Row) -> str | None:
-    here = training_versions(row.method, row.model.name)
-    return next((f"{part} version" for part in here if entry.origin.made_by.get(part) != here[part]), None)

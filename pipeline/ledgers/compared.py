@@ -2,7 +2,6 @@
 
 import re
 from math import isclose
-from pathlib import Path
 from typing import Any
 
 from dprepro.accountants.records import MACHINE_TOLERANCE
@@ -155,9 +154,7 @@ def check_search(record: SearchRecord, settings: Settings) -> None:
         if essence in compared:
             continue
         compared.add(essence)
-        made = declared_guarantee(
-            configured, row.model, row.data, record.provenance.examples, settings, Path()
-        )
+        made = declared_guarantee(configured, row.model, row.data, record.provenance.examples, settings)
         steps = configured.total_steps(record.provenance.examples)
         expected = None if made is None else TrainingSpent.of(made, steps)
         if made is not None and not _same_spending(candidate.spent, expected):

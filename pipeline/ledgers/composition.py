@@ -22,7 +22,6 @@ from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import (
     Composition,
     Provenance,
-    Replaced,
     RowTrainings,
     TrainingRecord,
     TrainingSpent,
@@ -44,16 +43,8 @@ class Trainings(NamedTuple):
 def row_composition(run: RowTrainings, search: str | None, root: Path = Path()) -> Composition | None:
     """Composition of a row's private trainings, searches and replaced trainings.
 
-    The searches are the row's own search and every search whose record names the row.
-
-    Args:
-        run: the row's recorded trainings.
-        search: name of the row's search.
-        root: folder of params.yaml.
-
-    Returns:
-        The composition; None if no training has a bound, or if only one training has a bound and no replaced
-        training lacks one.
+    The searches are the row's own ``search`` and every search whose record names the row. The result is None
+    if no training has a bound, or if only one training has a bound and no replaced training lacks one.
     """
     trainings = trainings_of([run], records.row_searches(run.row, search, root), root)
     composition = composed(trainings)
@@ -62,18 +53,10 @@ def row_composition(run: RowTrainings, search: str | None, root: Path = Path()) 
     return composition if composition.total > 1 or None in trainings.replaced else None
 
 
-def trainings_of(runs: Iterable[RowTrainings], searches: Iterable[str], root: Path) -> Trainings:
-    """Spending of rows' recorded trainings and of searches.
+def trainings_of(runs: Iterable[RowTrainings], searches: Iterable[str], root: Path = Path()) -> Trainings:
+    """Spending of each training, candidate and replaced training of rows and of searches, by their names.
 
     A search without a record counts as one training without a bound.
-
-    Args:
-        runs: recorded trainings of rows.
-        searches: names of searches.
-        root: folder of params.yaml.
-
-    Returns:
-        Spending of each training, candidate and replaced training; None: without a bound.
 
     Raises:
         UserError: a file is no record of a search.
@@ -88,22 +71,17 @@ def trainings_of(runs: Iterable[RowTrainings], searches: Iterable[str], root: Pa
             trainings.searched.append(None)
         else:
             trainings.searched.extend(map(_composable, record.spent()))
-            trainings.replaced.extend(_repeated(record.replaced))
+            for known in record.replaced:
+                trainings.replaced.extend(repeat(_composable(known.spent), known.trainings))
     return trainings
 
 
 def composed(trainings: Trainings) -> Composition | None:
-    """Composition of the trainings that have a bound.
+    """Composition of the trainings that have a bound; None if none has.
 
     `Composition.left_out` counts the trainings without a bound: with seeded noise, without privacy, or with
     mixed examples; and candidates without a recorded privacy loss. A search without a record counts as one
     such training, and so does a training whose unit is smaller than the largest one, a person's examples.
-
-    Args:
-        trainings: trainings of a row and its searches.
-
-    Returns:
-        The composition; None if no training has a bound.
     """
     from dprepro.accountants.bounds import composed_epsilon  # dp-accounting and SciPy take a second
 
@@ -141,12 +119,6 @@ def _composable(spent: TrainingSpent | None) -> "Spending | None":
     return spending if isinstance(spending, float) else (spending, spent.steps, spent.delta)
 
 
-def _repeated(replaced: Sequence[Replaced]) -> Iterator["Spending | None"]:
-    """Spending of each replaced training."""
-    for known in replaced:
-        yield from repeat(_composable(known.spent), known.trainings)
-
-
 @dataclass(frozen=True)
 class DataBudget:
     """Trainings on one private data set, and their composition."""
@@ -160,19 +132,12 @@ class DataBudget:
     examples: frozenset[int]  # exact or declared numbers of examples of the sampling of trainings
 
 
-def data_budgets(settings: Settings, root: Path = Path()) -> list[DataBudget]:
-    """Budgets of the laboratory's own data sets that have recorded trainings.
+def data_budgets(settings: Settings) -> list[DataBudget]:
+    """Budgets of the laboratory's own data sets that have recorded trainings, sorted by name.
 
     All recorded runs and searches count, even without an entry in params.yaml. Data sets of the catalogue are
     public and have no budget. Splits and derived forms of the same files count as one data set. An entry that
     was renamed since is recognised if one training under each name used equal arrays.
-
-    Args:
-        settings: params.yaml.
-        root: folder of params.yaml.
-
-    Returns:
-        A budget for each data set, sorted by name.
 
     Raises:
         UserError: a record is damaged.
@@ -181,31 +146,24 @@ def data_budgets(settings: Settings, root: Path = Path()) -> list[DataBudget]:
     searches: dict[str, list[str]] = {}
     arrays: dict[str, set[str]] = {}  # digests of the training inputs, by data set
 
-    def count(
-        names: dict[str, list[str]],
-        name: str,
-        read: str,
-        origins: Sequence[Provenance],
-        earlier: Iterable[str],
-    ) -> None:
-        """Add the record ``name`` to the data sets that its trainings, also ``earlier`` ones, read."""
-        present = set(_own_sets(settings, read, origins))
-        for data in present.union(_names(settings, earlier)):
+    def count(names: dict[str, list[str]], name: str, read: str, origins: Sequence[Provenance]) -> None:
+        """Add the record ``name`` to the data sets that its trainings read."""
+        for data in _own_sets(settings, read, origins):
             names.setdefault(data, [])
             if name not in names[data]:
                 names[data].append(name)
-            arrays.setdefault(data, set()).update(_trained_on(origins) if data in present else ())
+            trained_on = (origin.data.get("train.inputs") for origin in origins)
+            arrays.setdefault(data, set()).update(filter(None, trained_on))
 
-    for path in sorted((root / records.TRAININGS).glob("*.jsonl")):
-        if run := records.read_run(path.stem, root):
-            count(rows, path.stem, run.data, run.origins, ())
+    for path in sorted(records.TRAININGS.glob("*.jsonl")):
+        if run := records.read_run(path.stem):
+            count(rows, path.stem, run.data, run.origins)
             for each in run.replaced:
                 if isinstance(each, TrainingRecord):
-                    count(rows, path.stem, each.data, [each.origin], ())
-    for record in records.search_records(root):
+                    count(rows, path.stem, each.data, [each.origin])
+    for record in records.search_records():
         row = settings.rows.get(record.row)
-        data = row.data if row else ""
-        count(searches, record.name, data, [record.provenance], record.replaced_on)
+        count(searches, record.name, row.data if row else "", [record.provenance])
     for gone in sorted(arrays.keys() - settings.own.keys()):
         # an entry that has another name now
         renamed = next((each for each in settings.own if arrays.get(each, set()) & arrays[gone]), None)
@@ -214,29 +172,27 @@ def data_budgets(settings: Settings, root: Path = Path()) -> list[DataBudget]:
                 kept[renamed] = sorted({*kept.get(renamed, []), *kept.pop(gone)})
     linked = {row.search for row in settings.rows.values() if row.search}
     return [
-        _budget(data, rows.get(data, []), searches.get(data, []), linked, root)
+        _budget(data, rows.get(data, []), searches.get(data, []), linked)
         for data in sorted(rows.keys() | searches.keys())
     ]
 
 
-def refuse_trained(row: str, settings: Settings, root: Path = Path()) -> None:
+def refuse_trained(row: str, settings: Settings) -> None:
     """Make sure that nothing of a row was trained: neither itself nor a search or an attacked model of it.
 
     Raises:
         UserError: a training left a record or a checkpoint.
     """
-    searches = {*records.searches_of(root).get(row, ())}
+    searches = {*records.searches_of().get(row, ())}
     searches |= {name for name, search in settings.searches.items() if search.row == row}
-    left = [records.run_path(row, root), records.audit_path(row, root, final_models=True)]
-    left += [records.search_path(name, root) for name in sorted(searches)]
-    left.append(root / records.CHECKPOINTS / row)
+    left = [records.run_path(row), records.audit_path(row, final_models=True), records.CHECKPOINTS / row]
     for name in sorted(searches):
-        left += records.search_checkpoints(name, root).glob("*")
+        left += [records.search_path(name), *records.search_checkpoints(name).glob("*")]
     if found := next((path for path in left if path.exists()), None):
         raise UserError(f"rows.{row}: was trained: {found}; allowed: entries without trainings")
 
 
-def refuse_trained_on(name: str, settings: Settings, root: Path = Path()) -> None:
+def refuse_trained_on(name: str, settings: Settings) -> None:
     """Make sure that nothing was trained on the own data set ``name``.
 
     Raises:
@@ -245,28 +201,22 @@ def refuse_trained_on(name: str, settings: Settings, root: Path = Path()) -> Non
     for key, row in settings.rows.items():
         split = settings.split(row.data)
         if name in (split.raw, split.public.raw):
-            refuse_trained(key, settings, root)
-    for budget in data_budgets(settings, root):
+            refuse_trained(key, settings)
+    for budget in data_budgets(settings):
         if budget.data == name:
             trained = [*budget.rows, *budget.searches][0]
             raise UserError(f"own.{name}: {trained} was trained on it; allowed: data without trainings")
 
 
-def _trained_on(origins: Iterable[Provenance]) -> Iterator[str]:
-    return (origin.data["train.inputs"] for origin in origins if "train.inputs" in origin.data)
-
-
-def privacy_budget(data: str, settings: Settings, root: Path = Path()) -> DataBudget | None:
+def privacy_budget(data: str, settings: Settings) -> DataBudget | None:
     """Budget of the own data set of prepared ``data``; None for public data, or without recorded training."""
     if not (sets := set(_own_sets(settings, data, []))):
         return None
-    return next((budget for budget in data_budgets(settings, root) if budget.data in sets), None)
+    return next((budget for budget in data_budgets(settings) if budget.data in sets), None)
 
 
-def _budget(data: str, rows: list[str], searches: list[str], linked: set[str], root: Path) -> DataBudget:
-    runs = [run for row in rows if (run := records.read_run(row, root))]
-    assert len(runs) == len(rows), "they were just read"  # none is listed whose trainings don't count
-    trainings = trainings_of(runs, searches, root)
+def _budget(data: str, rows: list[str], searches: list[str], linked: set[str]) -> DataBudget:
+    trainings = trainings_of(map(records.require_run, rows), searches)
     unlinked = tuple(search for search in searches if search not in linked)
     together = composed(trainings)
     # with trainings whose unit is smaller than a person's examples
@@ -277,16 +227,10 @@ def _budget(data: str, rows: list[str], searches: list[str], linked: set[str], r
 
 
 def _own_sets(settings: Settings, data: str, origins: Sequence[Provenance]) -> Iterator[str]:
-    """Names of own data sets that a training has read.
+    """Names of own data sets that a training has read, without repetition.
 
-    Args:
-        settings: params.yaml.
-        data: prepared data set of the training; '' if unknown.
-        origins: the training's provenance. Its editions are needed because the entries of params.yaml may
-            have changed since the training.
-
-    Yields:
-        Names, without repetition.
+    ``data`` is its prepared data set, '' if unknown. The editions of its ``origins`` are needed because the
+    entries of params.yaml may have changed since the training.
     """
     raws = {raw for origin in origins for raw, edition in origin.edition.items() if edition == OWN}
     if data in {**settings.data, **settings.derived}:
@@ -295,11 +239,7 @@ def _own_sets(settings: Settings, data: str, origins: Sequence[Provenance]) -> I
         if all(origin.declared in (None, declared) for origin in origins):
             raws -= {split.public.raw}
         raws |= {split.raw}
-    yield from _names(settings, raws)
-
-
-def _names(settings: Settings, raws: Iterable[str]) -> Iterator[str]:
-    """Names of the own data sets behind entries of params.yaml, which may be gone, without repetition."""
+    # an entry may be gone from params.yaml
     for name in sorted({settings.raw_set(raw) if raw in settings.raw else raw for raw in raws}):
         if name in settings.own or name not in settings.raw:
             yield name

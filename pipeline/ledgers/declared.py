@@ -7,15 +7,14 @@ guarantee of `adlm` isn't compared.
 from collections.abc import Iterator
 from dataclasses import replace
 from math import isclose
-from pathlib import Path
 
 from pydantic import ValidationError
 
 from dprepro.accountants.laplace import Laplace, Releases
 from dprepro.accountants.records import SampledGaussian
 from dprepro.errors import UserError, shown
-from dprepro.pipeline.data.prepared import MANIFEST, PREPARED
 from dprepro.pipeline.data.prepared import load as load_prepared
+from dprepro.pipeline.data.prepared import manifest_here
 from dprepro.pipeline.data.raw import entry_of
 from dprepro.pipeline.methods.settings import MethodSettings, method_settings
 from dprepro.pipeline.methods.spending import DATA_USES, Guarantee, NetworkSizes, RelevanceSizes, Sizes
@@ -27,36 +26,21 @@ from dprepro.pipeline.results.schema import RowTrainings, TrainingRecord
 CALIBRATED = 1e-3
 
 
-def check_spending(run: RowTrainings, settings: Settings, root: Path = Path()) -> None:
+def check_spending(run: RowTrainings, settings: Settings) -> None:
     """Compare the guarantee of each recorded training with the guarantee that its settings declare.
-
-    Args:
-        run: the record.
-        settings: all settings of params.yaml.
-        root: folder of params.yaml.
 
     Raises:
         UserError: the two guarantees of a training differ, so that neither can be trusted.
     """
-    for training, difference in contradictions(run, settings, root):
+    for training, difference in contradictions(run, settings):
         raise UserError(
-            f"{records.run_path(run.row, root)}: {training.level}, seed {training.seed}: {difference}: not "
+            f"{records.run_path(run.row)}: {training.level}, seed {training.seed}: {difference}: not "
             f"what its settings come to; `git checkout` the file or run `dprepro train {run.row}` again"
         )
 
 
-def contradictions(
-    run: RowTrainings, settings: Settings, root: Path = Path()
-) -> Iterator[tuple[TrainingRecord, str]]:
-    """Recorded trainings whose guarantee differs from the guarantee that their settings declare.
-
-    Args:
-        run: the record.
-        settings: all settings of params.yaml.
-        root: folder of params.yaml.
-
-    Yields:
-        The training, and the name of the differing field.
+def contradictions(run: RowTrainings, settings: Settings) -> Iterator[tuple[TrainingRecord, str]]:
+    """Recorded trainings whose guarantee differs from the declared one, each with the differing field's name.
 
     Raises:
         UserError: params.yaml doesn't know the record's settings, model or data.
@@ -69,7 +53,7 @@ def contradictions(
             settings.split(run.data)
         except (KeyError, ValidationError) as problem:
             raise UserError(
-                f"{records.run_path(run.row, root)}: settings, model or data that {PARAMS} doesn't know; "
+                f"{records.run_path(run.row)}: settings, model or data that {PARAMS} doesn't know; "
                 f"run `dprepro train {run.row}` again"
             ) from problem
         examples = training.origin.examples
@@ -77,33 +61,18 @@ def contradictions(
             yield training, "steps"
             continue
         if training.level not in guarantees:
-            guarantees[training.level] = declared_guarantee(config, model, run.data, examples, settings, root)
+            guarantees[training.level] = declared_guarantee(config, model, run.data, examples, settings)
         expected = guarantees[training.level]
         if expected is not None and (difference := _difference(training, expected)):
             yield training, difference
 
 
 def declared_guarantee(
-    config: MethodSettings,
-    model: Model,
-    data: str,
-    examples: int,
-    settings: Settings,
-    root: Path,
+    config: MethodSettings, model: Model, data: str, examples: int, settings: Settings
 ) -> Guarantee | None:
-    """Guarantee that the settings declare for one training.
+    """Guarantee that the settings declare for one training on N ``examples`` of the prepared ``data``.
 
-    Args:
-        config: settings of the method.
-        model: the network.
-        data: name of the prepared data set.
-        examples: N, private training examples.
-        settings: all settings of params.yaml.
-        root: folder of params.yaml.
-
-    Returns:
-        The guarantee; None if it depends on the features' relevances in the prepared data, and these data are
-        not on this machine.
+    None: it depends on the features' relevances in the prepared data, which are not on this machine.
 
     Raises:
         UserError: no noise reaches the target epsilon, or the network can't be built.
@@ -114,24 +83,16 @@ def declared_guarantee(
         classes = len(entry_of(settings.split(data).raw, settings).classes)
         sizes = replace(sizes, network=network_sizes(config, model, shape, classes))
     if config.private and config.uses_relevances:
-        relevances = _relevances(data, root)
-        if relevances is None:
+        if manifest_here(data) is None:
             return None
-        sizes = replace(sizes, relevances=relevances)
+        sizes = replace(sizes, relevances=RelevanceSizes(*load_prepared(data).relevance_source))
     return config.guarantee(sizes, model.normalization)
 
 
 def network_sizes(config: MethodSettings, model: Model, shape: tuple[int, ...], classes: int) -> NetworkSizes:
     """Sizes of a model's network for the spending of a training with settings ``config``.
 
-    Args:
-        config: settings of the method.
-        model: the network.
-        shape: shape of one input of the network.
-        classes: number of outputs of the network.
-
-    Returns:
-        The sizes.
+    ``shape`` is that of one input of the network, ``classes`` the number of its outputs.
 
     Raises:
         UserError: the network can't be built, or can't be trained by the method.
@@ -145,15 +106,9 @@ def network_sizes(config: MethodSettings, model: Model, shape: tuple[int, ...], 
 
 
 def input_shape(model: Model, data: str, settings: Settings) -> tuple[int, ...]:
-    """Shape of one input of the network, before the method's settings change this shape.
+    """Shape of one input of the network for prepared ``data``, before the method's settings change it.
 
-    Args:
-        model: the row's model.
-        data: name of the prepared data set.
-        settings: all settings of params.yaml.
-
-    Returns:
-        (C, H, W) of images, (T, D) of texts, (F,) of features of a pretrained network.
+    (C, H, W) of images, (T, D) of texts, (F,) of features of a pretrained network.
     """
     split = settings.split(data)
     if settings.has_features(data):
@@ -163,17 +118,6 @@ def input_shape(model: Model, data: str, settings: Settings) -> tuple[int, ...]:
     shape = entry_of(split.raw, settings).shape
     assert shape is not None, "what is no text has a shape"
     return shape
-
-
-def _relevances(data: str, root: Path) -> RelevanceSizes | None:
-    """Sizes of the relevances of prepared ``data``.
-
-    Returns:
-        The sizes; None if the prepared data are not on this machine.
-    """
-    if not (root / PREPARED / data / MANIFEST).exists():
-        return None
-    return RelevanceSizes(*load_prepared(data, root).relevance_source)
 
 
 def _difference(training: TrainingRecord, guarantee: Guarantee) -> str | None:
@@ -205,13 +149,10 @@ def _difference(training: TrainingRecord, guarantee: Guarantee) -> str | None:
 
 
 def _same_releases(recorded: Releases, expected: Releases) -> bool:
-    """Compare the quantities, epsilons and noise of releases.
+    """Return whether the quantities, epsilons and noise of releases agree.
 
     Noisy relevances divide the inputs' epsilon among the pixels, so the noise of each pixel is random. Then
     only the total epsilon of the inputs is compared.
-
-    Returns:
-        True if the releases agree.
     """
     quantities = [release.quantity for release in recorded.laplace]
     if quantities != [release.quantity for release in expected.laplace]:

@@ -69,7 +69,7 @@ def ledger_of(
     uses: Iterable[Statement] = (),
     others: Sequence[ModuleType] | None = None,
 ) -> Ledger:
-    """Ledger of a training, from the recorded spending of the mechanism that ran.
+    """Ledger of a training with every accountant's epsilon, from the recorded spending of what ran.
 
     Args:
         trained: record of the training.
@@ -77,9 +77,6 @@ def ledger_of(
         steps: steps after which the ledger reports the epsilon spent so far.
         uses: uses of private data by the row and its data set that no epsilon covers.
         others: further accountants, as in `make_ledger`.
-
-    Returns:
-        The ledger, with every accountant's epsilon.
     """
     reproducible = trained.origin.reproducible  # then no guarantee holds
     reasons = trained.broken or ((statement("seeded"),) if reproducible else ())
@@ -129,7 +126,7 @@ def make_ledger(
     reported_steps: Iterable[int] = (),
     others: Sequence[ModuleType] | None = None,
 ) -> Ledger:
-    """Ledger of a Gaussian mechanism.
+    """Ledger of a Gaussian mechanism. Its proven epsilon is the smallest bound; with ``reasons`` it has none.
 
     Args:
         spending: mechanism of a step.
@@ -140,9 +137,6 @@ def make_ledger(
         not_covered: uses of private data that no epsilon covers.
         reported_steps: steps after which the ledger reports the epsilon spent so far.
         others: modules of further accountants (`accountants`); None: all of them.
-
-    Returns:
-        The ledger. Its proven epsilon is the smallest of the bounds; with ``reasons`` it has none.
     """
     bounds, grid = bounds_of(spending, steps, delta)
     epsilons = {name: bound.epsilon for name, bound in bounds.items() if bound.epsilon is not None}
@@ -224,9 +218,6 @@ def release_ledger(
         not_covered: uses of private data that no epsilon covers.
         protects: statement of what is protected from which observer; None: a training example, as usual.
         reported_steps: steps after which the ledger reports the epsilon spent so far.
-
-    Returns:
-        The ledger.
     """
     is_bounded = isfinite(releases.epsilon)
     is_proven = is_bounded and not reasons

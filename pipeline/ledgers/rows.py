@@ -21,7 +21,6 @@ from dprepro.accountants.rdp import (
     tan_epsilon,
 )
 from dprepro.accountants.records import AccountSettings, up
-from dprepro.errors import UserError
 from dprepro.pipeline.files import digest_json
 from dprepro.pipeline.identity.provenance import versions
 from dprepro.pipeline.ledgers.composition import row_composition
@@ -41,24 +40,14 @@ DECISIVE = {
 
 
 def row_ledgers(key: str, settings: Settings, root: Path = Path()) -> Path:
-    """Write the ledgers of a row's trainings.
-
-    Args:
-        key: a key of ``rows``.
-        settings: all settings of params.yaml.
-        root: folder of params.yaml.
-
-    Returns:
-        Path of the ledgers.
+    """Write the ledgers of a row's trainings, and return their path.
 
     Raises:
         UserError: the row or its run doesn't exist, or a recorded guarantee differs from the declared one.
     """
     row = settings.row(key)
-    run = records.read_run(key, root)
-    if run is None:
-        raise UserError(f"{records.run_path(key, root)}: not there; run `dprepro train {key}` first")
-    check_spending(run, settings, root)
+    run = records.require_run(key, root)
+    check_spending(run, settings)
     ledgers = Ledgers(
         row=key,
         config=digest_json(row.search),
@@ -85,20 +74,19 @@ def entries(
     root: Path = Path(),
     others: Sequence[ModuleType] | None = None,
 ) -> list[LedgerEntry]:
-    """Ledgers of the trainings.
+    """Ledgers of the trainings: an entry for those of a level with equal privacy, in the run's order.
 
     Args:
         run: the row's recorded trainings.
         search: name of the row's search.
         settings: params.yaml.
         steps: for (level, seed) of a training, steps after which its ledger reports the epsilon spent so far.
-        root: folder of params.yaml.
+        root: folder of the searches' records.
         others: further accountants, as in `make_ledger`.
-
-    Returns:
-        An entry for the trainings of a level with equal privacy, in the run's order.
     """
-    unlinked = _unlinked(run.row, search, root)
+    # searches whose records name the row, besides its own search
+    others_named = (name for name in records.searches_of(root).get(run.row, ()) if name != search)
+    unlinked = [statement("unlinked_search", search=name) for name in others_named]
     alike: dict[str, list[TrainingRecord]] = {}
     for training in run.trainings:
         about = [training.level, sorted(steps.get(training.key, ())), [*_uses(run, training, settings)]]
@@ -122,15 +110,6 @@ def entries(
     ]
 
 
-def _unlinked(row: str, search: str | None, root: Path) -> list[Statement]:
-    """Statements on searches whose records name the row, besides its own search."""
-    return [
-        statement("unlinked_search", search=name)
-        for name in records.searches_of(root).get(row, ())
-        if name != search
-    ]
-
-
 def _uses(run: RowTrainings, training: TrainingRecord, settings: Settings) -> Iterator[Statement]:
     """Uses of private data by a row and its data set, outside the trained mechanism."""
     # replaced trainings used the same examples too
@@ -146,16 +125,8 @@ def _uses(run: RowTrainings, training: TrainingRecord, settings: Settings) -> It
         yield statement("declared_description" if declared else "own_description")
 
 
-def account(key: str, settings: Settings, root: Path = Path()) -> Path:
-    """Write the ledgers of ``accounts.KEY`` of params.yaml, one for each level.
-
-    Args:
-        key: a key of ``accounts``.
-        settings: all settings of params.yaml.
-        root: folder of params.yaml.
-
-    Returns:
-        Path of the ledgers.
+def account(key: str, settings: Settings) -> Path:
+    """Write the ledgers of ``accounts.KEY`` of params.yaml, one for each level, and return their path.
 
     Raises:
         UserError: there is no such account.
@@ -167,8 +138,7 @@ def account(key: str, settings: Settings, root: Path = Path()) -> Path:
             config=settings.account_digest(key),
             versions=versions(),
             entries=tuple(account_entry(line.level(config), config) for config in line.resolved),
-        ),
-        root,
+        )
     )
 
 
@@ -188,14 +158,10 @@ def account_entry(
 def renyi_metrics(settings: AccountSettings) -> dict[str, float]:
     """Numbers in the figures and tables of Sander et al. 2022, and epsilons by other accountants.
 
-    Args:
-        settings: settings of the account.
-
-    Returns:
-        Finite values by name: `epsilon` by Renyi DP, `epsilon_classic` by Eq. 3, and `epsilon_pld` by privacy
-        loss distributions. For Poisson samples also `eta` (Definition 3.1) and `epsilon_tan` (Eq. 4). If the
-        settings have an `order`, also the Renyi divergence of all steps at this order: `renyi`, and its
-        approximation by TAN, `renyi_tan`.
+    They are finite values by name: `epsilon` by Renyi DP, `epsilon_classic` by Eq. 3, and `epsilon_pld` by
+    privacy loss distributions. For Poisson samples also `eta` (Definition 3.1) and `epsilon_tan` (Eq. 4). If
+    the settings have an `order`, also the Renyi divergence of all steps at this order: `renyi`, and its
+    approximation by TAN, `renyi_tan`.
     """
     spending, steps = settings.spending, settings.total_steps
     bounds, _ = bounds_of(spending, steps, settings.delta)

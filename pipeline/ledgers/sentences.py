@@ -1,6 +1,5 @@
 """Texts of numbers, bounds and ledgers, the same in commands, on pages and in privacy statements."""
 
-from collections.abc import Sequence
 from math import isinf
 from typing import TYPE_CHECKING
 
@@ -38,12 +37,6 @@ def downwards(value: float) -> str:
     return number(float(rounded_down(float(f"{value:.9g}"), 3)))
 
 
-def enumerated(parts: Sequence[str]) -> str:
-    """Parts joined to a list in words: ``one``, ``one and two``, ``one, two and three``."""
-    *first, last = parts
-    return f"{', '.join(first)} and {last}" if first else last
-
-
 def composition(spent: Composition) -> str:
     """Epsilon of all trainings of a row and its search together, in a sentence."""
     of = [f"{counted(spent.trainings, 'private training')} of the row"]
@@ -51,7 +44,8 @@ def composition(spent: Composition) -> str:
         of.append(f"{counted(spent.searched, 'training')} of its search")
     if spent.replaced:
         of.append(counted(spent.replaced, "earlier, replaced training"))
-    listed = enumerated(of)
+    *earlier, last = of
+    listed = f"{', '.join(earlier)} and {last}" if earlier else last
     delta = f" at δ {number(spent.delta)}" if spent.delta else ""
     unit = "" if spent.unit == EXAMPLE else f"{spent.unit}, "
     most = f"at most ε = {upwards(spent.epsilon)}{delta} (neighbours {unit}{spent.neighbouring})"

@@ -1,9 +1,7 @@
 """Samples of examples or mini-sets for one step, and sums over these samples."""
 
 import math
-from collections import UserDict
-from collections.abc import Callable, Iterator
-from functools import cached_property
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -93,11 +91,8 @@ class BatchSum(NamedTuple):
         """(K,) norms of the whole gradients of K clipped units."""
         return self.norms.norm(dim=1)
 
-    def metrics(self) -> "Metrics":
+    def metrics(self) -> Tensors:
         """Means () over examples or mini-sets: loss, gradient norm, share of clipped parts."""
-        return Metrics(self._replace(sums={})._metrics)
-
-    def _metrics(self) -> Tensors:
         columns = {"train_loss": self.losses}
         if self.norms.shape[1]:
             columns["gradient_norm"] = self.gradient_norms
@@ -107,16 +102,3 @@ class BatchSum(NamedTuple):
             name: torch.where(self.mask > 0, value, 0.0).sum() / self.mask.sum().clamp_min(1)
             for name, value in columns.items()
         }
-
-
-class Metrics(UserDict[str, Tensor]):
-    """Metrics of a step by name, computed when they are first read. Those of most steps are never read."""
-
-    def __init__(self, compute: Callable[[], Tensors]):
-        """``compute`` returns the metrics."""
-        self._compute = compute
-
-    @cached_property
-    def data(self) -> Tensors:  # type: ignore[override]
-        """Value () of each metric."""
-        return self._compute()

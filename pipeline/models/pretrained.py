@@ -99,10 +99,6 @@ def loaded(architecture: str, tensors: Mapping[str, Tensor], source: Path | str)
 def declared_tensors(network: PublicWeights, root: Path = Path()) -> dict[str, Tensor]:
     """Tensors by name from the file that a network declares, after a check of the file's digest.
 
-    Args:
-        network: declaration of the network.
-        root: folder of params.yaml.
-
     Raises:
         UserError: the file is missing or too large, has another digest, or has no tensors.
     """

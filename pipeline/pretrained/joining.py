@@ -17,13 +17,11 @@ import numpy as np
 import torch
 
 from dprepro.clipping.functional import Tensors
-from dprepro.errors import UserError
 from dprepro.pipeline.data import prepared
 from dprepro.pipeline.data.prepared import PREPARED, Prepared
 from dprepro.pipeline.data.splits import content_keys
 from dprepro.pipeline.files import digest, digest_file, replacing_folder, write_bytes, write_json, writing
-from dprepro.pipeline.identity.frozen import frozen_changed
-from dprepro.pipeline.identity.validity import reason_invalid
+from dprepro.pipeline.identity.frozen import require_usable
 from dprepro.pipeline.methods.base import LAST
 from dprepro.pipeline.params import Settings
 from dprepro.pipeline.results import records
@@ -63,12 +61,9 @@ def trained_row(row: str, settings: Settings, root: Path) -> SourceRow:
     Raises:
         UserError: the row is not trained, was trained with other settings or data, or has no weights here.
     """
-    path, run = records.run_path(row, root), records.read_run(row, root)
-    if run is None:
-        raise UserError(f"{path}: not there; run `dprepro train {row}` first")
+    run = records.require_run(row, root)
     first, data = run.trainings[0], prepared.load(settings.rows[row].data, root)
-    if why := reason_invalid(first, settings.rows[row], data, frozen_changed, code=False):
-        raise UserError(f"{path}: trained with other {why} than are here; run `dprepro train {row}`")
+    require_usable([first], settings.rows[row], data, root)
     require(run, [first], root)
     return SourceRow(weights_path(row, *first.key, root), first, data)
 

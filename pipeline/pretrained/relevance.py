@@ -37,13 +37,7 @@ def make_relevance(
     """Write ``data/prepared/NAME``: a prepared data set with the mean relevance of each feature.
 
     The relevance is to a row's network. The paper's own network was trained on the private examples. The
-    manifest notes whether the row's network was.
-
-    Args:
-        name: a key of ``relevances`` in params.yaml.
-        settings: all settings of params.yaml.
-        root: folder of params.yaml.
-        device: device of the computation; None: the CPU.
+    manifest notes whether the row's network was. ``device`` is that of the computation; None: the CPU.
 
     Raises:
         UserError: data are not prepared; the row is not trained, or was trained with other settings or data;
@@ -63,7 +57,9 @@ def make_relevance(
     mean = average(net, images, device or torch.device("cpu"))
     if not np.isfinite(mean).all():
         raise UserError(f"{before.path}: relevances to it are not finite; allowed: a network that learnt")
-    seen = _read_by(before, settings, root)
+    seen, start = [before.data], settings.starts.get(before.data.name)
+    if start:  # the data of the row that gave the public initial weights
+        seen.append(prepared.load(settings.rows[start.row].data, root))
     shared = joined.shared_examples(seen, source)
     informed = shared["train"] + shared["validation"] > 0 or _other_form(seen, wanted.data, settings)
     about = {
@@ -114,12 +110,6 @@ def _input_shape(before: SourceRow) -> tuple[int, ...]:
     """Input shape of the row's network."""
     settings = method_settings()[before.trained.method].recorded(before.trained.settings)
     return settings.input_shape(before.data.input_shape)
-
-
-def _read_by(before: SourceRow, settings: Settings, root: Path) -> list[Prepared]:
-    """Data of the row, and of the row that gave its public initial weights, if there is one."""
-    start = settings.starts.get(before.data.name)
-    return [before.data, *([prepared.load(settings.rows[start.row].data, root)] if start else [])]
 
 
 def _other_form(seen: list[Prepared], private: str, settings: Settings) -> bool:

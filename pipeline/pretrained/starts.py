@@ -26,11 +26,6 @@ PASS = 500  # images per pass
 def make_start(name: str, settings: Settings, root: Path = Path()) -> Path:
     """Write ``data/prepared/NAME``: a prepared data set and the weights of a row's first training.
 
-    Args:
-        name: a key of ``starts`` in params.yaml.
-        settings: all settings of params.yaml.
-        root: folder of params.yaml.
-
     Raises:
         UserError: data are not prepared; the row is not trained, or was trained with other settings or data,
             or on private examples of this data set; or, for features, its weights lack tensors of the frozen

@@ -22,6 +22,7 @@ from dprepro.pipeline.results.schema import (
 SAME = 1.01
 # tolerance of an attack's bound for the rounding of clipped float32 sums
 FLOAT = 1 + 1e-3
+APART = (FLOATING_POINT, FINAL_MODEL)  # attacks that decide no status
 # uses of private trainings on a public data set; the ledger names them once, for all of its rows
 COMMON = frozenset(
     {
@@ -51,7 +52,8 @@ def privacy(trainings: Sequence[TrainingResult], seeded: bool) -> Privacy:
     bounds = [training.shown for training in trainings if training.shown is not None]
     lower = max(bounds, default=None)
     upper = None if seeded else ledger.epsilon_upper
-    beaten = any(_beats(attack) for training in trainings for attack in training.attacks)
+    attacks = [attack for training in trainings for attack in training.attacks]
+    beaten = any(_closeness(each) > FLOAT for each in attacks if each.attack not in APART)
     status = verdict.privacy(ledger.claimed, upper, lower, claims=ledger.claimed_by is not None)
     if beaten and status == "proven":
         status = "exceeded"
@@ -137,10 +139,6 @@ def _worded(use: Statement, composition: Composition | None) -> str:
 def _closeness(attack: Attack) -> float:
     """Ratio of an attack's lower bound to the attacked mechanism's accounted epsilon; 0 if it has none."""
     return attack.largest / attack.epsilon_upper if attack.epsilon_upper else 0.0
-
-
-def _beats(attack: Attack) -> bool:
-    return attack.attack not in (FLOATING_POINT, FINAL_MODEL) and _closeness(attack) > FLOAT
 
 
 def _reason(status: verdict.Privacy, ledger: Ledger, lower: float | None, seeded: bool) -> str | None:

@@ -68,7 +68,7 @@ def _put(files: Mapping[str, str], folder: Path) -> None:
 def _files(report: Report) -> Iterator[tuple[str, str]]:
     """Yield (path, text) of each page, picture, CSV file and file of numbers for DVC."""
     summary = to_csv(report.table[report.table["ours"].notna() | report.table["printed"].notna()])
-    budgets = data_budgets(report.sources.settings, report.sources.root)
+    budgets = data_budgets(report.sources.settings)
     if report.picture is not None:
         yield f"figures/{pictures.NAME}.svg", report.picture
     shown = {"budgets": budgets, "digest": digest(summary.encode())}

@@ -317,7 +317,7 @@ class RowResults:
         declared, row, settings = self.declared, self._trained, self.sources.settings
         line = self.sources.line(declared.paper, declared.table, declared.line)
         found = list(self._caveats())
-        n = self.table.examples
+        n, length = self.table.examples, training_length(declared, self.table)
         return {
             "paper": declared.paper,
             "table": declared.table,
@@ -327,7 +327,7 @@ class RowResults:
             "variant": declared.variant if line else "",
             "method": row.method if row else ACCOUNTING,
             "dataset": settings.raw_set(settings.split(row.data).raw) if row else None,
-            "training": self._length,
+            "training": TRAINING[length] if row and not (self.table.own and length == "full") else None,
             "planned": False,
             "shared_start": row is not None and row.data in self.sources.settings.starts,
             "trained_as": row.trained_as if row else None,
@@ -339,17 +339,13 @@ class RowResults:
         }
 
     @property
-    def _length(self) -> str | None:
-        budget = training_length(self.declared, self.table)
-        return None if not self._trained or (self.table.own and budget == "full") else TRAINING[budget]
-
-    @property
     def _trained(self) -> Row | None:
         return self.declared if isinstance(self.declared, Row) else None
 
     def _caveats(self) -> Iterator[Caveat]:
         settings, root = self.sources.settings, self.sources.root
-        yield from declared_caveats(self.declared)
+        if self._trained and (of := self._trained.simulates) is not None:
+            yield Caveat(f"simulates {of} with less noise; the ε of {of} does not apply")
         if self.record is not None:
             yield from record_caveats(self.record, self.table)
             yield from stale_caveats(self.record, self.declared, settings, root)
@@ -456,12 +452,6 @@ def training_length(row: Row | Account, table: Table) -> Budget:
     return "own" if ours else row.budget
 
 
-def declared_caveats(row: Row | Account) -> Iterator[Caveat]:
-    """Yield a caveat if the row simulates another."""
-    if isinstance(row, Row) and row.simulates is not None:
-        yield Caveat(f"simulates {row.simulates} with less noise; the ε of {row.simulates} does not apply")
-
-
 def record_caveats(record: Record, table: Table) -> Iterator[Caveat]:
     """Yield caveats from the record: on the training data, and on seeded noise."""
     editions = sorted({edition for origin in record.origins for edition in origin.edition.items()})
@@ -490,8 +480,8 @@ def stale_caveats(record: Record, row: Row | Account, settings: Settings, root: 
         if record.provenance.config != settings.account_digest(record.row):
             yield SETTINGS_CHANGED
         return
-    run, evaluation = records.read_run(record.row, root), records.read_evaluation(record.row, root)
-    if run is None or evaluation is None:
+    run, measured = records.read_run(record.row, root), records.read_evaluation(record.row, root).by_key
+    if run is None or not measured:
         return
     reasons = {reason_invalid(training, row, None, None) for training in run.trainings}
     if "settings" in reasons:
@@ -503,6 +493,5 @@ def stale_caveats(record: Record, row: Row | Account, settings: Settings, root: 
         yield Caveat(f"trained with code of a commit that is not in this repository{order}")
     if row.plan and not (is_checkout_here() and all(origin.revision for origin in run.origins)):
         yield Caveat("no commit of params.yaml is recorded; git can't show that the plan came first")
-    measured = {training.key: training for training in evaluation.trainings}
     if any(reason_unmeasured(measured.get(each.key), each) == "measuring version" for each in run.trainings):
         yield Caveat("measured by other code")

@@ -1,7 +1,7 @@
 """Contents of pages: the table in a paper's own layout, headlines, lines of the ledger, and rows."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
@@ -447,7 +447,8 @@ def _headline(headline: Headline, view: PaperView) -> HeadlineResult | None:
     result = claims[headline.claim or ""]
     if not any(all(_declared(place, view) for place in (part.left, part.right)) for part in result.parts):
         return None
-    cells = list(_claim_cells(result, view))
+    places = [place for part in result.parts for place in (part.left, part.right)]
+    cells = [each for place in places if isinstance(place, tuple) and (each := view.result(place))]
     status, href = "" if result.tally else "not run", f"{page}#claim-{result.claim.key}"
     reasons = {part.reason or "" for part in result.parts} - {"not run"}
     ours = result.tally or (reasons.pop() if len(reasons) == 1 else "")
@@ -459,13 +460,6 @@ def _declared(place: Any, view: PaperView) -> bool:
     """Whether a row is declared for one side of a claim; a number needs none."""
     line = view.line(place) if isinstance(place, tuple) else {"row": ""}
     return line is not None and isinstance(line["row"], str)
-
-
-def _claim_cells(result: ClaimResult, view: PaperView) -> Iterator[Cell]:
-    """Yield the results behind a claim."""
-    for place in (place for part in result.parts for place in (part.left, part.right)):
-        if isinstance(place, tuple) and (found := view.result(place)):
-            yield found
 
 
 def _worst(cells: Iterable[Cell]) -> str:

@@ -22,7 +22,6 @@ from dprepro.pipeline.methods.settings import MethodSettings
 from dprepro.pipeline.methods.spending import statement
 from dprepro.pipeline.params import Account, Model, Row, Settings
 from dprepro.pipeline.params.documents import parse_lines, read_bytes, read_record
-from dprepro.pipeline.params.own import OWN
 from dprepro.pipeline.results.schema import (
     ACCOUNTING,
     FINAL_MODEL,
@@ -38,6 +37,7 @@ from dprepro.pipeline.results.schema import (
     RowEvaluations,
     RowTrainings,
     SearchRecord,
+    TrainingKey,
     TrainingRecord,
     TrainingResult,
     TrainingSpent,
@@ -52,7 +52,6 @@ SEARCHES = Path("reports/searches")
 # of trainings; outside DVC's outputs, which DVC deletes before it runs a stage
 CHECKPOINTS = Path(".dprepro/checkpoints")
 ACCURACY = "validation_accuracy"
-HISTORY_COLUMNS = ("level", "seed", "step", "epoch", "metric", "value")
 # Largest difference between a curve's end and the measured accuracy of the same weights, by rounding on two
 # machines, or if each test draws new noise
 ROUNDING, REDRAWN = 1e-3, 0.1
@@ -181,6 +180,13 @@ def read_run(row: str, root: Path = Path()) -> RowTrainings | None:
     return parse_run(path, read_bytes(path)) if path.exists() else None
 
 
+def require_run(row: str, root: Path = Path()) -> RowTrainings:
+    """Trainings of a row. Errors as in `read_run`, and a UserError if nothing was trained."""
+    if (run := read_run(row, root)) is None:
+        raise UserError(f"{run_path(row, root)}: not there; run `dprepro train {row}` first")
+    return run
+
+
 def parse_run(path: Path, content: bytes) -> RowTrainings | None:
     """Trainings in the ``content`` of the file ``path``; None: none is a result. Errors: `read_run`."""
     lines = _of_row(path, parse_lines(path, content, TRAINING_LINE))
@@ -199,15 +205,15 @@ def parse_run(path: Path, content: bytes) -> RowTrainings | None:
     return RowTrainings(row=path.stem, trainings=tuple(here.values()), replaced=tuple(gone)) if here else None
 
 
-def read_evaluation(row: str, root: Path = Path()) -> RowEvaluations | None:
-    """Measured accuracies of a row; None: there is no file.
+def read_evaluation(row: str, root: Path = Path()) -> RowEvaluations:
+    """Measured accuracies of a row; none if there is no file.
 
     Raises:
         UserError: a line is no accuracy of this row, or two lines are of the same weights and differ.
     """
     path = evaluation_path(row, root)
     if not path.exists():
-        return None
+        return RowEvaluations(row=row)
     lines = _of_row(path, parse_lines(path, read_bytes(path), EVALUATED_LINE))
     measured = {line.key: line for line in lines}
     for line in lines:
@@ -223,17 +229,6 @@ def _of_row(path: Path, lines: Sequence[L]) -> Sequence[L]:
     return lines
 
 
-def read_history(row: str, root: Path = Path()) -> list[tuple[Any, ...]]:
-    """Training curves of a row, with `HISTORY_COLUMNS`; empty if nothing was trained. Errors: `read_run`."""
-    run = read_run(row, root)
-    return [
-        (trained.level, trained.seed, step, epoch, metric, value)
-        for trained in (run.trainings if run else ())
-        for metric, points in sorted(trained.curves.items())
-        for step, epoch, value in points
-    ]
-
-
 def with_replaced(earlier: Iterable[Replaced], gone: Iterable[TrainingSpent | None]) -> tuple[Replaced, ...]:
     """Replaced trainings without records of their own: ``earlier`` ones, and those that spent ``gone``."""
     counts: Counter[TrainingSpent | None] = Counter()
@@ -241,15 +236,6 @@ def with_replaced(earlier: Iterable[Replaced], gone: Iterable[TrainingSpent | No
         counts[each.spent] += each.trainings
     counts.update(gone)
     return tuple(Replaced(trainings=number, spent=spent) for spent, number in counts.items())
-
-
-def replaced_on(earlier: SearchRecord | None, now: Provenance) -> tuple[str, ...]:
-    """`SearchRecord.replaced_on` of a record on the data of ``now`` that replaces ``earlier``."""
-    if earlier is None:
-        return ()
-    origin = earlier.provenance
-    found = [raw for raw, edition in origin.edition.items() if edition == OWN]
-    return tuple(sorted({*earlier.replaced_on, *(found if origin.declared != now.declared else ())}))
 
 
 def read_search(name: str, root: Path = Path()) -> SearchRecord | None:
@@ -321,8 +307,7 @@ def read(key: str, line: Row | Account, root: Path = Path()) -> Record | None:
     if not isinstance(line, Row):
         raise UserError(f"{run_path(key, root)}: {key} is an account, which leaves no run; delete the file")
     all_attacks = read_attacks(key, root)
-    evaluation = read_evaluation(key, root)
-    measured = {training.key: training for training in evaluation.trainings} if evaluation else {}
+    measured = read_evaluation(key, root).by_key
     trainings, origins = [], run.origins
     for training in run.trainings:
         ledger, accuracies = ledgers.by_training.get(training.key), measured.get(training.key)
@@ -453,20 +438,32 @@ def _read(path: Path, kind: type[F]) -> F | None:
 
 def unmeasured(key: str) -> list[str]:
     """Levels and seeds of a row's trainings whose present weights have no measured accuracies."""
-    run, evaluation = read_run(key), read_evaluation(key)
-    measured = {training.key: training.weights for training in evaluation.trainings} if evaluation else {}
+    run, measured = read_run(key), read_evaluation(key).by_key
     return [
         f"{trained.level}, seed {trained.seed}"
         for trained in (run.trainings if run else ())
-        if trained.key not in measured or measured[trained.key] != trained.weights
+        if trained.key not in measured or measured[trained.key].weights != trained.weights
     ]
 
 
-def curve_difference(measured: EvaluationRecord, trained: TrainingRecord) -> str | None:
-    """Message on a difference between a training's measured validation accuracy and its curve's last value.
+def check_measured(run: RowTrainings, measured: Mapping[TrainingKey, EvaluationRecord]) -> None:
+    """Compare a row's accuracies with its weights, with its curves and with the recorded errors of the test.
 
-    Both are for the same weights and examples. None: the two values agree, or there is no curve.
+    Raises:
+        UserError: a training differs, or has no accuracies.
     """
+    for training in run.trainings:
+        found = measured.get(training.key)
+        problem: str | None = "was not measured with the weights that it says"
+        if found is not None and found.weights == training.weights:
+            problem = _curve_difference(found, training) or _errors_difference(found)
+        if problem:
+            name = f"{training.level}, seed {training.seed}"
+            raise UserError(f"{evaluation_path(run.row)}: {name}: {problem}")
+
+
+def _curve_difference(measured: EvaluationRecord, trained: TrainingRecord) -> str | None:
+    """Message if the validation accuracy isn't its curve's last value, which is of the same weights."""
     value, curve = measured.metrics.get(ACCURACY), trained.curves.get(ACCURACY)
     if not curve:
         return None
@@ -474,11 +471,23 @@ def curve_difference(measured: EvaluationRecord, trained: TrainingRecord) -> str
         return f"{ACCURACY} is missing"
     *_, end = curve[-1]
     tolerance = REDRAWN if "test_accuracy_draws_std" in measured.metrics else ROUNDING
-    return (
-        None
-        if isclose(value, end, abs_tol=tolerance)
-        else (f"{ACCURACY} is {value:g}, and its training curve ends at {end:g}")
-    )
+    if isclose(value, end, abs_tol=tolerance):
+        return None
+    return f"{ACCURACY} is {value:g}, and its training curve ends at {end:g}"
+
+
+def _errors_difference(measured: EvaluationRecord) -> str | None:
+    """Message if the test accuracy isn't the share of right predictions, where these are recorded."""
+    if measured.test_errors is None:
+        return None
+    try:
+        share = float((errors_of(measured.test_errors) == 0).mean())
+    except ValueError as problem:
+        return f"test_accuracy: {problem}"
+    recorded = measured.metrics["test_accuracy"]
+    if isclose(share, recorded, abs_tol=1e-9):
+        return None
+    return f"test_accuracy: is {recorded:g}, and its predictions reach {share:g}"
 
 
 def packed(predicted: np.ndarray, labels: np.ndarray, classes: int) -> str | None:

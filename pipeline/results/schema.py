@@ -279,7 +279,6 @@ class SearchRecord(Strict):
     chosen: dict[Level, dict[str, Any]]
     provenance: Provenance
     replaced: tuple[Replaced, ...] = ()  # trainings of earlier records under this name
-    replaced_on: tuple[Plain, ...] = ()  # own data sets of some of them, as in `RowTrainings`
     # digest of everything that decides the candidates' results; None: recorded before this field existed
     definition: Plain | None = None
 
@@ -534,7 +533,12 @@ class RowEvaluations(Strict):
     """Content of `reports/evaluations/ROW.jsonl`: measured accuracies of each training."""
 
     row: Key
-    trainings: tuple[EvaluationRecord, ...]
+    trainings: tuple[EvaluationRecord, ...] = ()
+
+    @cached_property
+    def by_key(self) -> dict[TrainingKey, EvaluationRecord]:
+        """Measured accuracies by level and seed."""
+        return {training.key: training for training in self.trainings}
 
 
 class LedgerEntry(Strict):

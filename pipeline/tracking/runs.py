@@ -17,7 +17,7 @@ from dprepro.pipeline.results.schema import Record, TrainingResult
 
 LONGEST = 500  # characters of a parameter
 # metrics of a training's history with a curve in MLflow
-CURVES = ("train_loss", "validation_accuracy", "gradient_norm", "clipped_share")
+CURVES = {"train_loss", "validation_accuracy", "gradient_norm", "clipped_share"}
 METRICS = {  # by column of the table
     "ours": "accuracy_percent",
     "paper_value": "paper_percent",
@@ -122,9 +122,11 @@ def _params(record: Record, trainings: list[TrainingResult]) -> dict[str, str]:
 def _curves(record: Record, sources: Sources) -> dict[tuple[str, int], list[Point]]:
     """Points of the row's history by level and seed; empty without a history."""
     curves: dict[tuple[str, int], list[Point]] = defaultdict(list)
-    for level, seed, step, _, metric, value in records.read_history(record.row, sources.root):
-        if metric in CURVES and isfinite(value):
-            curves[level, seed].append((metric, value, step))
+    run = records.read_run(record.row, sources.root)
+    for trained in run.trainings if run else ():
+        for metric in sorted(trained.curves.keys() & CURVES):
+            points = trained.curves[metric]
+            curves[trained.key] += [(metric, value, step) for step, _, value in points if isfinite(value)]
     return curves
 
 

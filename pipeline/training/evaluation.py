@@ -1,6 +1,6 @@
 """Accuracies of a finished run's weights, by each method's test protocol."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import isclose
 from pathlib import Path
 
@@ -13,8 +13,8 @@ from dprepro.clipping.functional import Tensors
 from dprepro.errors import UserError, shown
 from dprepro.pipeline.data.prepared import Prepared, Split
 from dprepro.pipeline.identity import validity
-from dprepro.pipeline.identity.frozen import frozen_changed
-from dprepro.pipeline.identity.validity import reason_invalid, reason_unmeasured
+from dprepro.pipeline.identity.frozen import require_usable
+from dprepro.pipeline.identity.validity import reason_unmeasured
 from dprepro.pipeline.methods.base import Execution, Method, shares
 from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.params import Row, Settings
@@ -51,14 +51,10 @@ def evaluate(
         UserError: the row has not been trained, or was trained with other data or frozen tensors; weights of
             a recorded training are missing; or weights to be measured are damaged.
     """
-    row, path = settings.row(key), records.run_path(key, root)
+    row, run = settings.row(key), records.require_run(key, root)
     own = settings.split(row.data).raw in settings.own
-    run = records.read_run(key, root)
-    if run is None:
-        raise UserError(f"{path}: not there; run `dprepro train {key}` first")
     require(run, root=root)
-    previous = records.read_evaluation(key, root)
-    measured = {training.key: training for training in previous.trainings} if previous else {}
+    measured = dict(records.read_evaluation(key, root).by_key)
     pending: list[TrainingRecord] = []
     for trained in run.trainings:
         earlier = measured.get(trained.key)
@@ -67,7 +63,7 @@ def evaluate(
             pending.append(trained)
         else:
             show(f"{trained.level}/seed={trained.seed}")
-    _check_data(key, pending, row, data, path)
+    require_usable(pending, row, data, root)
     for trained in pending:
         weights = read_weights(weights_path(key, *trained.key, root), trained.weights, execution.device)
         measured[trained.key] = measure(trained, weights, row, data, execution, scored=own)
@@ -91,14 +87,13 @@ def compare(
         UserError: a metric differs, weights or accuracies are missing, or the row was trained with other data
             or frozen tensors.
     """
-    row, run, stored = settings.row(key), records.read_run(key), records.read_evaluation(key)
-    if run is None or stored is None or records.unmeasured(key):
+    row, run, recorded = settings.row(key), records.read_run(key), records.read_evaluation(key).by_key
+    if run is None or not recorded or records.unmeasured(key):
         raise UserError(
             f"{records.evaluation_path(key)}: lacks accuracies; run `dprepro evaluate {key}` first"
         )
     require(run)
-    _check_data(key, run.trainings, row, data, records.run_path(key))
-    recorded = {training.key: training for training in stored.trainings}
+    require_usable(run.trainings, row, data)
     own = settings.split(row.data).raw in settings.own
     for trained in run.trainings:
         weights = read_weights(weights_path(key, *trained.key), trained.weights, execution.device)
@@ -114,17 +109,6 @@ def compare(
                     f"{name} is {is_here}, and its weights reach {reached}"
                 )
         show(f"{trained.level}/seed={trained.seed}")
-
-
-def _check_data(key: str, trainings: Sequence[TrainingRecord], row: Row, data: Prepared, path: Path) -> None:
-    wrong = {
-        why for each in trainings if (why := reason_invalid(each, row, data, frozen_changed, code=False))
-    }
-    if wrong:
-        raise UserError(
-            f"{path}: trained with other {' and '.join(sorted(wrong))} than are here; "
-            f"run `dprepro train {key}`"
-        )
 
 
 def _numbers(training: EvaluationRecord) -> dict[str, float]:

@@ -87,7 +87,6 @@ class Context:
     """Common settings of trainings."""
 
     model: Model
-    method: str
     reproducible: bool  # whether noise and samples are seeded too
     data: Prepared
     execution: Execution  # device and batch sizes of the computation

@@ -20,9 +20,9 @@ import torch
 from dprepro.errors import Unproven, UserError, counted
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.files import digest_json, write_json
-from dprepro.pipeline.identity.frozen import frozen_changed, frozen_here
+from dprepro.pipeline.identity.frozen import frozen_here, valid_trainings
 from dprepro.pipeline.identity.provenance import revision, versions
-from dprepro.pipeline.identity.validity import reason_invalid, training_versions
+from dprepro.pipeline.identity.validity import training_versions
 from dprepro.pipeline.methods.base import Execution
 from dprepro.pipeline.methods.settings import method_settings
 from dprepro.pipeline.params import Row, Settings
@@ -52,7 +52,7 @@ def declared(row: Row) -> list[SeedRun]:
 def missing(row: Row, run: RowTrainings | None, data: Prepared, root: Path = Path()) -> list[SeedRun]:
     """Declared trainings without a valid record or without weights: those that `train` would train."""
     lost = {training.key for training in lacking(run, root, compared=True)}
-    kept = {training.key for training in _valid(run, row, data)} - lost
+    kept = valid_trainings(run, row, data).keys() - lost
     return [training for training in declared(row) if training.key not in kept]
 
 
@@ -86,15 +86,13 @@ def train(
     # one lock for the row, because its valid trainings must not change before the results are written
     with checkpoint_lock(root / records.CHECKPOINTS / key):
         previous = records.read_run(key, root)
-        valid = _valid(previous, row, data)
+        valid = valid_trainings(previous, row, data)
         wanted = missing(row, previous, data, root)
         frozen = _frozen(wanted, row, data)
         frozen_given = sorted({numbers for numbers in frozen.values() if numbers})
         identity = digest_json([source.config, source.made_by, source.data, *frozen_given])
         checkpoint = root / records.CHECKPOINTS / key / identity[7:19]
-        context = Context(
-            row.model, row.method, row.reproducible, data, execution, show, checkpoint, checkpoint_every
-        )
+        context = Context(row.model, row.reproducible, data, execution, show, checkpoint, checkpoint_every)
         # stopped trainings of other settings, which were taken back, must be in the record too
         if previous and not wanted and (stopped(key, root) or len(valid) < len(previous.trainings)):
             _write(key, row, None, source, data, {}, root)
@@ -166,7 +164,7 @@ def _write(
     Trainings that are invalid now are replaced. If ``finished`` is None, only this is done.
     """
     previous = records.read_run(key, root)
-    trained = {training.key: training for training in _valid(previous, row, data)}
+    trained = valid_trainings(previous, row, data)
     renewed = {finished.run.key} if finished else set()
     # a valid training whose weights are lost counts beside its rebuilt one, except on public data
     private = OWN in source.edition.values()
@@ -190,15 +188,6 @@ def _write(
     records.write(run, root)
     stopped_path(key, root).unlink(missing_ok=True)
     clear_weights(key, {weights_path(key, *name, root) for name in order}, root)
-
-
-def _valid(run: RowTrainings | None, row: Row, data: Prepared) -> tuple[TrainingRecord, ...]:
-    """Valid trainings of a run."""
-    return (
-        tuple(each for each in run.trainings if not reason_invalid(each, row, data, frozen_changed))
-        if run
-        else ()
-    )
 
 
 def _trained(

@@ -8,11 +8,11 @@ includes the spending of these trainings, and every ledger says so.
 import shutil
 from pathlib import Path
 
-from dprepro.errors import Unproven
+from dprepro.errors import Unproven, UserError
 from dprepro.pipeline.data.prepared import Prepared
 from dprepro.pipeline.files import write_json
 from dprepro.pipeline.methods.base import Execution
-from dprepro.pipeline.params import Settings, pick
+from dprepro.pipeline.params import OWN, Settings, pick
 from dprepro.pipeline.params.schema import SEARCHED_SEED
 from dprepro.pipeline.pretrained.loading import check_joined
 from dprepro.pipeline.results import records
@@ -43,7 +43,7 @@ def search(
     An interrupted search continues from its checkpoint. If the search has a valid record, nothing is trained.
 
     Raises:
-        UserError: there is no such search, or the data don't fit.
+        UserError: there is no such search, the data don't fit, or its record is of other private data.
         Unproven: examples mix in a step. The stopped trainings have no bound, and count as replaced trainings
             in the search's next record.
     """
@@ -65,7 +65,6 @@ def search(
     ]
     context = Context(
         row.model,
-        row.method,
         row.reproducible,
         data,
         execution,
@@ -78,6 +77,11 @@ def search(
     target, kept = records.search_path(name, root), f"search={name}"  # no row's key
     with checkpoint_lock(checkpoints):  # one for all definitions
         earlier = records.read_search(name, root)
+        if earlier and earlier.provenance.declared != source.declared:
+            edition = earlier.provenance.edition
+            # the privacy budget of other private data counts the record's trainings
+            if other := {raw for raw in edition if edition[raw] == OWN} - {settings.split(row.data).raw}:
+                raise UserError(f"{target}: searched on {min(other)}, too; allowed: another name")
         if earlier is None or earlier.definition != identity:
             try:
                 for finished in train_runs(runs, context, workers):
@@ -115,7 +119,6 @@ def search(
                 chosen=best(recorded),
                 provenance=source,
                 replaced=replaced,
-                replaced_on=records.replaced_on(earlier, source),
                 definition=identity,
             )
             records.write(record, root)

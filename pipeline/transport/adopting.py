@@ -25,7 +25,7 @@ from dprepro.pipeline.files import (
     write_bytes,
     writing,
 )
-from dprepro.pipeline.identity.frozen import frozen_changed
+from dprepro.pipeline.identity.frozen import frozen_changed, valid_trainings
 from dprepro.pipeline.identity.plan import lacks
 from dprepro.pipeline.identity.validity import reason_invalid, reason_unmeasured
 from dprepro.pipeline.ledgers.compared import check_search
@@ -37,11 +37,9 @@ from dprepro.pipeline.params import Settings
 from dprepro.pipeline.reporting.wording import words
 from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import (
-    EvaluationRecord,
     Replaced,
     RowEvaluations,
     RowTrainings,
-    TrainingKey,
     TrainingRecord,
 )
 from dprepro.pipeline.results.weights import RUNS, repeated, weights_path
@@ -151,8 +149,7 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> tuple[Ad
         UserError: a training was made from other settings, data or versions, or the pack contradicts itself.
     """
     declared, data, here = settings.row(row), data_here(row, settings), records.read_run(row)
-    incoming, evaluation = records.read_run(row, staged), records.read_evaluation(row, staged)
-    measured = {training.key: training for training in evaluation.trainings} if evaluation else {}
+    incoming, measured = records.read_run(row, staged), records.read_evaluation(row, staged).by_key
     with _subject(f"{row}: not adopted"):
         if incoming is None:
             raise UserError("all of its trainings are replaced ones")
@@ -170,16 +167,17 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> tuple[Ad
         for training, what in contradictions(incoming, settings):
             name = f"{training.level}, seed {training.seed}"
             raise UserError(f"{name}: {what}: not what its settings come to")
-        _check_trainings(row, incoming, measured, settings, staged)
-    keep = (
-        {
-            each.key: each
-            for each in here.trainings
-            if not reason_invalid(each, declared, data, frozen_changed)
-        }
-        if here
-        else {}
-    )
+        records.check_measured(incoming, measured)
+        for training in incoming.trainings:
+            with _subject(f"{training.level}, seed {training.seed}"):
+                _check_statements(training, settings)
+                if (path := weights_path(row, *training.key, staged)).exists():
+                    if digest_file(path) != training.weights:
+                        raise UserError("its weights are not the ones that were trained")
+                    check_network(path, training, settings)
+        if twins := repeated(incoming.trainings, staged):
+            raise UserError(twins)
+    keep = valid_trainings(here, declared, data)
     new = [each for each in incoming.trainings if each.key not in keep]
     made = keep | {
         each.key: each.model_copy(update={"origin": each.origin.model_copy(update={"adopted": origin})})
@@ -191,8 +189,7 @@ def _merged(settings: Settings, row: str, staged: Path, origin: str) -> tuple[Ad
     records.write(
         RowTrainings(row=row, trainings=trainings, replaced=_replaced(here, incoming, trainings)), target
     )
-    before = records.read_evaluation(row)
-    known = {each.key: each for each in before.trainings if each.key in keep} if before else {}
+    known = {key: each for key, each in records.read_evaluation(row).by_key.items() if key in keep}
     known |= {each.key: measured[each.key] for each in new}
     records.write(
         RowEvaluations(row=row, trainings=tuple(known[key] for key in order if key in known)), target
@@ -252,34 +249,6 @@ def _replaced(
     again = all(each.identity in known for each in incoming.trainings)
     counts = mine | theirs if again else mine + theirs
     return (*lines.values(), *(Replaced(trainings=number, spent=spent) for spent, number in counts.items()))
-
-
-def _check_trainings(
-    row: str,
-    incoming: RowTrainings,
-    measured: dict[TrainingKey, EvaluationRecord],
-    settings: Settings,
-    staged: Path,
-) -> None:
-    """Compare each training's accuracies, training curve and weights with its record.
-
-    Raises:
-        UserError: the files contradict each other, or the weights are not those of the row's network.
-    """
-    for training in incoming.trainings:
-        with _subject(f"{training.level}, seed {training.seed}"):
-            found = measured.get(training.key)
-            if found is None or found.weights != training.weights:
-                raise UserError("was not measured with the weights that it says")
-            if difference := records.curve_difference(found, training):
-                raise UserError(difference)
-            _check_statements(training, settings)
-            if (path := weights_path(row, *training.key, staged)).exists():
-                if digest_file(path) != training.weights:
-                    raise UserError("its weights are not the ones that were trained")
-                check_network(path, training, settings)
-    if twins := repeated(incoming.trainings, staged):
-        raise UserError(twins)
 
 
 def _check_statements(training: TrainingRecord, settings: Settings) -> None:

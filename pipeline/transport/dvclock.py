@@ -13,7 +13,6 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from dprepro.errors import UserError
 from dprepro.pipeline.data.prepared import PREPARED
-from dprepro.pipeline.files import write_text
 from dprepro.pipeline.identity import entries
 from dprepro.pipeline.params import Settings, load
 from dprepro.pipeline.params.documents import read_yaml
@@ -72,44 +71,29 @@ def _partial(folder: Path) -> bool:
     return run is None or bool(lacking(run))
 
 
-def enter_missing() -> list[str]:
+def enter_missing() -> None:
     """Enter stages of `dvc.yaml` that never ran into the lock, without hashes of what they would make.
 
-    `dvc repro` runs them, `dvc repro --allow-missing` lets their results be missing. Return their names.
-
-    Raises:
-        UserError: as `sign`.
+    `dvc repro` runs them, `dvc repro --allow-missing` lets their results be missing.
     """
-    from dvc.dvcfile import load_file
     from dvc.repo import Repo
-    from dvc.stage.serialize import to_lockfile
-    from dvc.utils.serialize import dumps_yaml, parse_yaml_for_update
 
     with Repo() as repo, repo.lock:
-        lock: dict[str, Any] = parse_yaml_for_update(LOCK.read_text(), LOCK)
-        signed, entered = lock["stages"], []
-        for name, stage in load_file(repo, STAGES.name).stages.items():
-            never = not any(out.get("md5") for out in signed.get(name, {}).get("outs", ()))
-            if stage.always_changed or not never or any(out.exists for out in stage.outs):
-                continue
+        stages = repo.stage.load_file(STAGES.name)
+        parts = [part for stage in stages for part in (*stage.deps, *stage.outs)]
+        known = {part.fs_path: part for part in parts if part.hash_info}
+        never = [
+            stage
+            for stage in stages
+            if not (stage.always_changed or any(out.hash_info or out.exists for out in stage.outs))
+        ]
+        for stage in never:
             stage.save(allow_missing=True, run_cache=False)
-            entry = to_lockfile(stage)[name]
-            # what others read or made elsewhere is known
-            known = {
-                part["path"]: part
-                for other in signed.values()
-                for part in (*other.get("deps", ()), *other.get("outs", ()))
-                if "md5" in part
-            }
-            for part in (*entry.get("deps", ()), *entry.get("outs", ())):
-                part.setdefault("hash", "md5")  # or DVC holds input and output apart
-                if not Path(part["path"]).exists():
-                    part |= known.get(part["path"], {})
-            if entry != signed.get(name):
-                signed[name] = entry
-                entered.append(name)
-        write_text(LOCK, dumps_yaml(lock))
-    return entered
+            for part in (*stage.deps, *stage.outs):
+                if not part.exists and (same := known.get(part.fs_path)):  # others read or made it elsewhere
+                    part.hash_info, part.meta = same.hash_info, same.meta
+        for stage in never[:1]:
+            stage.dvcfile.dump_stages(never, update_pipeline=False)
 
 
 class Lock:
@@ -217,4 +201,4 @@ def dvc(*arguments: str) -> str:
 if __name__ == "__main__":
     entries.write(load())
     dvc("commit", "--force", "identity")
-    print(*enter_missing(), sep="\n")
+    enter_missing()

@@ -410,12 +410,6 @@ def test_what_this_installation_computes_otherwise_is_refused(
     assert says in refused(f"predict {tmp_path}/model {'texts.csv' if row == TEXTS else 'mine.npz'}")
 
 
-def test_a_folder_of_an_earlier_version_predicts(here: Path, tmp_path: Path) -> None:
-    shutil.copytree(f"out/{IMAGES}", tmp_path / "model")
-    changed(tmp_path / "model", "architecture", {"reads": []})
-    assert predicted(f"{tmp_path}/model", "mine.npz") == predicted(f"out/{IMAGES}", "mine.npz")
-
-
 def test_a_folder_of_somebody_else_is_read_within_bounds(here: Path, tmp_path: Path) -> None:
     for name in ("config.json", "model.safetensors", "vocabulary.txt"):
         folder = shutil.copytree(f"out/{TEXTS}", tmp_path / name)

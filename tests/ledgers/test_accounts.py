@@ -1,5 +1,6 @@
 """Accounts: what they are told, ledgers of trainings that are only described, and each kind of sampling."""
 
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,8 @@ def declared(**changes: Any) -> Settings:
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> schema.Record:
     folder = tmp_path_factory.mktemp("accounts")
-    rows.account("gdp", declared(), folder)
+    with chdir(folder):
+        rows.account("gdp", declared())
     return not_none(records.read("gdp", declared().accounts["gdp"], folder))
 
 
@@ -148,7 +150,8 @@ def renyi_account(tmp_path: Path, **changes: Any) -> schema.TrainingResult:
         **ACCOUNT, "settings": {**TAN, **changes}, "levels": [{"noise_multiplier": 3}]
     }  # fmt: skip
     settings = parse({"raw": {}, "data": {}, "rows": {}, "accounts": {"tan": declaration}})
-    rows.account("tan", settings, tmp_path)
+    with chdir(tmp_path):
+        rows.account("tan", settings)
     account = records.read("tan", settings.accounts["tan"], tmp_path)
     return account.trainings[0]
 

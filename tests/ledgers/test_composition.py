@@ -57,9 +57,7 @@ def searched(
     settings = parse({"raw": {"mnist": {}}, "data": {"small": DATA}, "rows": {"made-up": row}})
     line = settings.rows["made-up"]
     configs = [line.configured(*line.levels, values) for values in tried]
-    guarantees = [
-        declared_guarantee(config, line.model, "small", EXAMPLES, settings, tmp_path) for config in configs
-    ]
+    guarantees = [declared_guarantee(config, line.model, "small", EXAMPLES, settings) for config in configs]
     recorded = [
         {"seeds": seeds, "spent": guarantee and TrainingSpent.of(guarantee, config.total_steps(EXAMPLES))}
         for guarantee, config in zip(guarantees, configs, strict=True)

@@ -54,6 +54,11 @@ def settings(rows: dict[str, str | None]) -> Settings:
     )
 
 
+@pytest.fixture(autouse=True)
+def _in_the_laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
 def mechanism(noise: float) -> SampledGaussian:
     return SampledGaussian(sampling="poisson", noise_multiplier=noise, examples=EXAMPLES, batch=BATCH)
 
@@ -89,7 +94,7 @@ def test_a_data_sets_budget_has_every_row_search_and_replaced_training(tmp_path:
     ran(tmp_path, "digits", "digits", 0.1)  # public
     searched(tmp_path, "known", "mine-a", 7.0)
     searched(tmp_path, "lost", "mine-b", 8.0)
-    gone, budget = sorted(data_budgets(declared, tmp_path), key=lambda each: len(each.rows))
+    gone, budget = sorted(data_budgets(declared), key=lambda each: len(each.rows))
     assert (gone.data, gone.rows) == ("no-entry", ("deleted",))
     assert (budget.data, budget.rows) == ("mine", ("again-c", "mine-a", "mine-b"))
     assert (budget.searches, budget.unlinked, budget.left_out) == (("known", "lost"), ("lost",), 2)
@@ -97,8 +102,8 @@ def test_a_data_sets_budget_has_every_row_search_and_replaced_training(tmp_path:
     assert (budget.composition.replaced, budget.composition.left_out) == (1, 2)
     expected = theirs(4.0, 5.0, 6.0, 7.0, 8.0, 9.0)
     assert expected <= budget.composition.epsilon < 1.01 * expected
-    assert privacy_budget("again", declared, tmp_path) == budget
-    assert privacy_budget("digits", declared, tmp_path) is None
+    assert privacy_budget("again", declared) == budget
+    assert privacy_budget("digits", declared) is None
     words = data_budget(budget)
     trainings = "6 recorded private trainings (3 rows and 2 searches of params.yaml)"
     assert words.startswith(f"Data set mine: {trainings}, together at most ε =")
@@ -118,8 +123,8 @@ def test_a_renamed_entry_is_the_same_data_set(tmp_path: Path) -> None:
         run = ran(tmp_path, row, data, noise)
         origin = run.trainings[0].origin.model_copy(update={"data": arrays})
         records.write(made_on(run, origin), tmp_path)
-    assert [each.rows for each in data_budgets(declared, tmp_path)] == [("of-others",), ("before", "mine-a")]
-    budget = privacy_budget("mine", declared, tmp_path)
+    assert [each.rows for each in data_budgets(declared)] == [("of-others",), ("before", "mine-a")]
+    budget = privacy_budget("mine", declared)
     assert budget.composition.epsilon >= theirs(4.0, 5.0)
 
 
@@ -143,23 +148,23 @@ def test_trainings_count_for_the_data_that_they_read_then(tmp_path: Path) -> Non
     run = ran(tmp_path, "mine-a", "mine", 4.0)
     before = run.trainings[0].origin.model_copy(update={"declared": "sha256:before"})
     records.write(earlier := made_on(run, before), tmp_path)
-    assert [each.data for each in data_budgets(declared, tmp_path)] == ["mine", "other"]
+    assert [each.data for each in data_budgets(declared)] == ["mine", "other"]
     # then it is trained again
     now = before.model_copy(
         update={"declared": declared.data_digest("mine"), "edition": {"other": OWN, "mine": OWN}}
     )
     records.write(made_on(run, now), tmp_path)
-    assert [each.data for each in data_budgets(declared, tmp_path)] == ["other"]
+    assert [each.data for each in data_budgets(declared)] == ["other"]
     records.write(made_on(run, now).model_copy(update={"replaced": earlier.trainings}), tmp_path)
-    assert [each.data for each in data_budgets(declared, tmp_path)] == ["mine", "other"]
+    assert [each.data for each in data_budgets(declared)] == ["mine", "other"]
 
 
 def test_without_any_entry_records_still_count(tmp_path: Path) -> None:
     declared = settings({"digits": None}).model_copy(update={"own": {}})
     ran(tmp_path, "deleted", "no-entry", 4.0)
-    (budget,) = data_budgets(declared, tmp_path)
+    (budget,) = data_budgets(declared)
     assert (budget.data, budget.rows) == ("no-entry", ("deleted",))
-    assert privacy_budget("digits", declared, tmp_path) is None
+    assert privacy_budget("digits", declared) is None
 
 
 def test_an_unlinked_search_is_in_its_rows_ledger(tmp_path: Path) -> None:

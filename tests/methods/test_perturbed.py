@@ -171,7 +171,7 @@ def test_noise_is_drawn_once_and_is_the_same_after_a_resume(tiny: Prepared, tmp_
                 raise Killed
 
         # a checkpoint after every step, and a look at every second one
-        (finished,) = train_runs(runs, Context(NET, "ilm", False, tiny, ALONE, show, tmp_path, 0.0))
+        (finished,) = train_runs(runs, Context(NET, False, tiny, ALONE, show, tmp_path, 0.0))
         assert isinstance(finished.method, Perturbed)
         seen.append(finished.method.release.inputs)
         return flat(finished.state["parameters"])

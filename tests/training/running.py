@@ -21,7 +21,7 @@ def quiet(_: Progress) -> None:
 
 def context(data: Prepared, how: Execution, folder: Path, **changes: Any) -> Context:
     """What trainings of DP-SGD are trained from, seeded, without a checkpoint on the way."""
-    context = Context(LAYER, "dpsgd", True, data, how, quiet, folder, 1e9)
+    context = Context(LAYER, True, data, how, quiet, folder, 1e9)
     return replace(context, **changes)
 
 

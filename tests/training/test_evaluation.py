@@ -183,7 +183,7 @@ def test_releases_are_spent_from_the_first_step_on(tiny: Prepared, cpu: Executio
     run = loop.SeedRun("epsilon=8", 0, IlmSettings.model_validate(values))
     model = Model.model_validate({"name": "adlm_cnn", "normalization": "response"})
     shown: list[loop.Progress] = []
-    context = loop.Context(model, "ilm", False, tiny, cpu, shown.append, tmp_path / "checkpoint", 1e9)
+    context = loop.Context(model, False, tiny, cpu, shown.append, tmp_path / "checkpoint", 1e9)
     list(side_by_side.train_runs([run], context))
     assert shown
     for progress in shown:

@@ -245,7 +245,6 @@ def kept(root: Path, trainings: list[tuple[str, int]]) -> dict[str, Any]:
     """Everything that is kept of some trainings of `quick`: weights by their bytes, the rest as it reads."""
     record = not_none(records.read("quick", loaded(root)[0].row("quick"), root))
     run = not_none(records.read_run("quick", root))
-    lines = records.read_history("quick", root)
     return {
         "weights": [weights_path("quick", *name, root).read_bytes() for name in trainings],
         "run": [training for training in run.trainings if (training.level, training.seed) in trainings],
@@ -253,7 +252,6 @@ def kept(root: Path, trainings: list[tuple[str, int]]) -> dict[str, Any]:
             training.origin for training in run.trainings if (training.level, training.seed) in trainings
         ],
         "record": [training for training in record.trainings if (training.level, training.seed) in trainings],
-        "history": [line for line in lines if (line[0], line[1]) in trainings],
     }
 
 
@@ -362,8 +360,11 @@ def test_a_killed_process_keeps_what_is_done_and_resumes_to_the_unbroken_numbers
         for key, value in expected.items():
             torch.testing.assert_close(actual[key], value, rtol=1e-4, atol=1e-5)
     assert names(project) == names(trained_project)
-    curves = [records.read_history("quick", root) for root in (project, trained_project)]
-    assert len(curves[0]) == len(curves[1])
+    lengths = [
+        [{name: len(points) for name, points in each.curves.items()} for each in run.trainings]
+        for run in (not_none(records.read_run("quick", root)) for root in (project, trained_project))
+    ]
+    assert lengths[0] == lengths[1]
     assert not list((project / records.CHECKPOINTS).rglob("*.pt"))
 
 
@@ -374,7 +375,8 @@ def test_noise_that_protects_has_a_bound_along_the_way(project: Path, cpu: Execu
     private = record.trainings[0].ledger
     assert private.claimed == pytest.approx(3, rel=0.02)
     steps, spent = zip(*private.spent, strict=True)
-    assert list(steps) == sorted({step for _, _, step, *_ in records.read_history("quick", project)})
+    curves = not_none(records.read_run("quick", project)).trainings[0].curves
+    assert list(steps) == sorted({step for points in curves.values() for step, *_ in points})
     assert list(spent) == sorted(spent)
     assert spent[-1] == pytest.approx(private.claimed, rel=0.01)
     assert spent[-1] >= private.epsilon_upper
@@ -487,6 +489,16 @@ def test_a_search_judges_on_validation_and_writes_down_every_candidate(project: 
     other = settings.model_copy(update={"searches": {"quick": twice}})
     again = json.loads(search.search("quick", other, data, cpu, quiet, project).read_text())
     assert again["replaced"] == [{"trainings": 3, "spent": None}]
+    # but not one on other private data, whose budget would no longer count these trainings
+    record = not_none(records.read_search("quick", project))
+    private = {"edition": {"mine": "own"}, "declared": "sha256:other"}
+    elsewhere = record.model_copy(
+        update={"provenance": record.provenance.model_copy(update=private), "definition": "sha256:other"}
+    )
+    records.write(elsewhere, project)
+    with pytest.raises(UserError, match="searched on mine, too; allowed: another name"):
+        search.search("quick", other, data, cpu, quiet, project)
+    assert records.read_search("quick", project) == elsewhere
 
 
 @pytest.mark.parametrize(

@@ -185,18 +185,14 @@ def private_files(declarations: Mapping[str, OwnFiles]) -> dict[str, list[str]]:
 def _staged(folder: Path) -> list[tuple[str, Path]]:
     """Files that the next commit adds or changes, with their staged content as a file in ``folder``."""
     staged = []
-    for number, (below_top, name) in enumerate(_names("diff", "--cached", "--diff-filter=d")):
+    top = _git(Path(), "rev-parse", "--show-cdup").strip()
+    names = _git(Path(), "diff", "--cached", "--diff-filter=d", "--name-only", "-z").split("\0")
+    for number, below_top in enumerate(filter(None, names)):
+        name = os.path.relpath(f"{top}{below_top}")
         place = folder / f"{number}{Path(name).suffix}"
         place.write_bytes(os.fsencode(_git(Path(), "cat-file", "blob", f":{below_top}")))
         staged.append((name, place))
     return staged
-
-
-def _names(*command: str) -> list[tuple[str, str]]:
-    """Files that a comparison of git lists, relative to the top of the checkout and to this folder."""
-    names = [name for name in _git(Path(), *command, "--name-only", "-z").split("\0") if name]
-    top = _git(Path(), "rev-parse", "--show-cdup").strip()
-    return [(name, os.path.relpath(f"{top}{name}")) for name in names]
 
 
 def _data_files(place: Path) -> Iterator[Path]:

@@ -32,7 +32,8 @@ def parts(name: str, declaration: OwnFiles, place: Path, root: Path = Path()) ->
     """
     if declared.parted(declaration):
         parts = {part: _read(declaration, place, part) for part in declared.PARTS}
-        if both := len(set.intersection(*(_people(examples) for examples in parts.values()))):
+        people = [set() if each.people is None else set(each.people) for each in parts.values()]
+        if both := len(set.intersection(*people)):
             raise UserError(f"{place}: people in both parts: {both:,}; allowed: each person in one part")
     elif isinstance(declaration, OwnArrays) and declaration.test_inputs and declaration.test_labels:
         arrays = declaration.model_copy(
@@ -78,10 +79,6 @@ def _read(declaration: OwnFiles, place: Path, part: str) -> Examples:
         )
     assert isinstance(declaration, OwnTexts)
     return texts.read(path, declaration.text, declaration.label, declaration.classes, declaration.unit)
-
-
-def _people(examples: Examples) -> set[str]:
-    return set() if examples.people is None else set(examples.people)
 
 
 def _split(name: str, declaration: OwnFiles, examples: Examples) -> dict[str, Examples]:

@@ -84,11 +84,11 @@ class Perturbed(Method):
             inputs = as_input(self.task.inputs[: self.batch])
         else:
             inputs = self.release.inputs[: self.batch]
-        return {
-            **state["parameters"],
-            **self._measure_extremes(state["parameters"], inputs),
-            "bias_factor": self.bias_factor,
-        }
+        parameters, present = state["parameters"], inputs.new_ones(len(inputs))
+        with measuring(self.parts.features, present) as statistics:
+            hidden = self.parts.hidden(parameters, inputs, self.bias_factor)
+        extremes = {"low": hidden.amin(0), "high": hidden.amax(0)}
+        return {**parameters, **statistics, **extremes, "bias_factor": self.bias_factor}
 
     @classmethod
     def network_sizes(cls, net: nn.Module, inputs: Tensor) -> NetworkSizes:
@@ -210,11 +210,6 @@ class Perturbed(Method):
         bounded = self._bound_hidden(hidden, hidden.amin(0), hidden.amax(0)) + units
         loss = polynomial(self.parts.outputs(parameters, bounded), first, second).mean()
         return loss, loss
-
-    def _measure_extremes(self, parameters: Tensors, inputs: Tensor) -> Tensors:
-        with measuring(self.parts.features, inputs.new_ones(len(inputs))) as statistics:
-            hidden = self.parts.hidden(parameters, inputs, self.bias_factor)
-        return {**statistics, "low": hidden.amin(0), "high": hidden.amax(0)}
 
     def outputs(self, tensors: Tensors, inputs: Tensor) -> Tensor:
         """(B, M) outputs for M classes; ``tensors`` include all tensors of `model`."""

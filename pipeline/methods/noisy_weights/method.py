@@ -77,7 +77,9 @@ class NoisyWeights(Method):
         noise = self.test_streams.normal(draw, self._size, "test")
         noisy_weights = self._add_noise({name: model[name] for name in self.task.parameters}, noise)
         tensors = {**model, **noisy_weights, **{name: scale * noisy_weights[name] for name in self.scaled}}
-        return {**tensors, **self._measure_statistics(tensors)} if self.remeasured else tensors
+        if not self.remeasured:
+            return tensors
+        return {**tensors, **measured(self.task.net, tensors, as_input(self.task.inputs[:MEASURED]))}
 
     @property
     def _size(self) -> int:
@@ -100,11 +102,6 @@ class NoisyWeights(Method):
         with measuring(self.task.net) as statistics:
             loss = F.cross_entropy(self.outputs(tensors, inputs), labels)
         return loss, (loss, statistics)
-
-    def _measure_statistics(self, tensors: Tensors) -> Tensors:
-        """Statistics of the first `MEASURED` training examples in the network with ``tensors``."""
-        inputs = as_input(self.task.inputs[:MEASURED])
-        return measured(self.task.net, tensors, inputs)
 
 
 def noisy_names(net: nn.Module) -> list[str]:
