@@ -206,8 +206,8 @@ def put(record: Record, root: Path) -> None:
             not_covered=spent.not_covered,
             protects=spent.protects,
             weights=None,
-            started=training.started,
-            ended=training.ended,
+            started=training.started or 0.0,
+            ended=training.ended or 0.0,
         )
         trained.append(run)
         measured.append(
