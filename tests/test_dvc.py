@@ -34,7 +34,6 @@ from dprepro.stages.init import stages, without_audits
 from tests.checkout import copy_code
 from tests.commands import answer, environment
 from tests.docs.blocks import edit
-from tests.not_none import not_none
 
 ROOT = Path(__file__).parents[1]
 WHOLE = (ROOT / "dvc.yaml").read_text()
@@ -263,9 +262,7 @@ def test_a_new_seed_trains_itself_alone_where_a_remote_has_the_weights_of_the_ot
     assert [json.loads(line)["seed"] for line in lines] == [0, 1]
     assert lines[0] == before[0]
     assert pointers(clone)["toy"] == len(list((clone.folder / "runs/toy").iterdir())) == 2
-    record = not_none(
-        records.read("toy", params.load(clone.folder / "params.yaml").rows["toy"], clone.folder)
-    )
+    record = records.read("toy", params.load(clone.folder / "params.yaml").rows["toy"], clone.folder)
     assert [training.seed for training in record.trainings] == [0, 1]
 
 
@@ -296,7 +293,7 @@ def kill_dvc() -> None:
 
 def test_a_clone_without_weights_rebuilds_what_it_is_asked_for(bare: Checkout) -> None:
     whole = {"toy": 1, "other": 2}
-    before = not_none(records.read_run("other", bare.folder))
+    before = records.read_run("other", bare.folder)
     # whoever trusts the records: nothing runs, and nothing changes
     assert would_run(bare) == set()
     bare.run("dvc", "repro", "--allow-missing")
@@ -327,7 +324,7 @@ def test_a_clone_without_weights_rebuilds_what_it_is_asked_for(bare: Checkout) -
     assert "percent recorded, " in said
     assert " rebuilt; difference " in said
     assert pointers(bare) == whole
-    after = not_none(records.read_run("other", bare.folder))
+    after = records.read_run("other", bare.folder)
     assert not {each.weights for each in before.trainings} & {each.weights for each in after.trainings}
     assert min(each.started for each in after.trainings) > max(each.ended for each in before.trainings)
     assert after.replaced == ()  # public data have no budget
@@ -336,7 +333,7 @@ def test_a_clone_without_weights_rebuilds_what_it_is_asked_for(bare: Checkout) -
     bare.run("dvc", "repro", "train@toy")
     assert records.run_path("toy", bare.folder).read_text() != ""
     first = json.loads(bare.run("git", "show", "HEAD:reports/trainings/toy.jsonl").splitlines()[0])["weights"]
-    assert not_none(records.read_run("toy", bare.folder)).trainings[0].weights == first
+    assert records.read_run("toy", bare.folder).trainings[0].weights == first
     # weights and cache gone again: trained again, whatever the lock says
     shutil.rmtree(bare.folder / "runs/other")
     shutil.rmtree(bare.folder / ".dvc/cache")
@@ -379,7 +376,7 @@ def test_no_command_loses_a_pointer(bare: Checkout, workshop: Path) -> None:
     bare.before = {"train": kill_after_weights}
     assert bare.answer("dvc", "repro", "evaluate@other")[0] == -signal.SIGKILL
     assert pointers(bare) == whole
-    assert len(not_none(records.read_run("other", bare.folder)).trainings) == 2
+    assert len(records.read_run("other", bare.folder).trainings) == 2
     bare.before.clear()
     bare.run("dprepro", "train", "other")
     assert pointers(bare) == whole
@@ -411,11 +408,9 @@ def test_one_command_brings_data_and_trains_in_a_fresh_clone(bare: Checkout) -> 
     bare.before.clear()
     assert not (bare.folder / "data").exists()
     bare.run("dprepro", "repro", "toy")
-    run = not_none(records.read_run("toy", bare.folder))
+    run = records.read_run("toy", bare.folder)
     assert [training.seed for training in run.trainings] == [0, 1]
-    assert [
-        training.seed for training in not_none(records.read_evaluation("toy", bare.folder)).trainings
-    ] == [
+    assert [training.seed for training in records.read_evaluation("toy", bare.folder).trainings] == [
         0,
         1,
     ]

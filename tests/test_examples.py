@@ -24,7 +24,6 @@ from dprepro.pipeline.methods.tan.settings import TanSettings
 from dprepro.pipeline.models.model import Model
 from tests.conftest import dpsgd
 from tests.methods.conftest import build
-from tests.not_none import not_none
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PAGES = sorted(EXAMPLES.glob("*_by_hand.py"))
@@ -33,8 +32,7 @@ N, BATCH, CLASSES = 200, 20, 10
 
 
 def page(name: str) -> ModuleType:
-    spec = not_none(importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py"))
-    assert spec.loader is not None
+    spec: Any = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

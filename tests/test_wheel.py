@@ -28,7 +28,6 @@ from dprepro.stages.init import without_audits
 from tests import commands
 from tests.docs.blocks import CONSOLE, WRITTEN, blocks, edit, lay
 from tests.laboratory import take_renyi_dp
-from tests.not_none import not_none
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("dprepro",)
@@ -88,7 +87,7 @@ class Installed:
             self.forking = subprocess.Popen(
                 script, env=self.environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
             )
-        asked, answers = not_none(self.forking.stdin), not_none(self.forking.stdout)
+        asked, answers = self.forking.stdin, self.forking.stdout
         print(json.dumps([line, str(folder)]), file=asked, flush=True)
         status, *said = json.loads(answers.readline())
         return self._said(line, status, "".join(said), fails)
@@ -147,7 +146,7 @@ def laboratory(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Iterato
     environment = Installed(tmp_path_factory.mktemp("environment"), wheel, ["lab", "text", "vision"])
     yield environment
     if environment.forking is not None:
-        not_none(environment.forking.stdin).close()
+        environment.forking.stdin.close()
         environment.forking.wait()
 
 
@@ -251,7 +250,7 @@ def test_the_page_for_authors_from_top_to_bottom(laboratory: Installed, tmp_path
     assert rendered[0].read_bytes() == rendered[1].read_bytes()
     # pip can install what requirements.txt names
     line = (folder / "requirements.txt").read_text()
-    named = not_none(re.fullmatch(r"dprepro\[lab\](?:==(\S+)| @ (file://\S+))\n", line))
+    named = re.fullmatch(r"dprepro\[lab\](?:==(\S+)| @ (file://\S+))\n", line)
     assert named[1] in (None, environment.type("dprepro --version", folder).split()[1])
     assert not named[2] or Path(unquote(urlsplit(named[2]).path)).exists()
 

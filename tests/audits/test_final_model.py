@@ -17,7 +17,6 @@ from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import FINAL_MODEL, Attack
 from tests import laboratory
 from tests.data.own_files import ROW, declare, made, settings_of, write_features
-from tests.not_none import not_none
 
 EXAMPLES = 400
 
@@ -36,7 +35,7 @@ def declared(root: Path, **settings: object) -> Settings:
 def audited(root: Path, cpu: Execution, settings: Settings) -> tuple[Attack, list[str]]:
     said: list[str] = []
     audit_model("row", settings, made(root, settings), cpu, said.append, root)
-    (attack,) = not_none(records.read_audit("row", root, final_models=True)).attacks
+    (attack,) = records.read_audit("row", root, final_models=True).attacks
     return attack, said
 
 
@@ -90,7 +89,7 @@ def test_an_attack_on_another_training_does_not_count(tmp_path: Path) -> None:
     """With a new clipping bound an old attack isn't of the row's training, but its results stay published."""
 
     def of_level(epsilon: int) -> tuple[int, list[str]]:
-        record = not_none(records.read("row", load().rows["row"]))
+        record = records.read("row", load().rows["row"])
         training = next(each for each in record.trainings if each.level == f"epsilon={epsilon}")
         return len(training.attacks), [use.key for use in training.ledger.not_covered]
 
@@ -110,7 +109,7 @@ def test_an_attack_on_another_training_does_not_count(tmp_path: Path) -> None:
         assert "model_audit" in uses
         laboratory.run("audit row --model --level epsilon=8")
         assert of_level(8)[0] == 1
-        (attack,) = not_none(records.read_audit("row", final_models=True)).attacks
+        (attack,) = records.read_audit("row", final_models=True).attacks
         assert attack.level == "epsilon=8"
         laboratory.run("audit row --model --level epsilon=4")
         assert of_level(4)[0] == of_level(8)[0] == 1
@@ -127,7 +126,7 @@ def test_an_attack_on_code_counts_beside_the_ledger_of_its_mechanism(tmp_path: P
     def whole() -> set[int]:
         return {
             sum(attack.whole for attack in training.attacks)
-            for training in not_none(records.read(key, row, tmp_path)).trainings
+            for training in records.read(key, row, tmp_path).trainings
         }
 
     assert whole() == {0, 1}  # without noise there is none

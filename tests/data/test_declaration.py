@@ -15,7 +15,6 @@ from dprepro.pipeline.identity.entries import entries
 from dprepro.pipeline.results import records
 from tests import laboratory
 from tests.laboratory import new_data, new_row, refused, run, train
-from tests.not_none import not_none
 
 
 def declare(**changes: Any) -> None:
@@ -58,7 +57,7 @@ def test_a_changed_declaration_is_noticed_before_and_after_data_are_prepared(tra
     assert "r: 1 training (data);" in run("plan r")
     run("train r")
     assert "nothing to train" in run("plan r")
-    assert not_none(records.read_run("r")).origins[0].examples == 240
+    assert records.read_run("r").origins[0].examples == 240
 
 
 def test_a_clone_without_data_notices_it_too(trained: Path) -> None:
@@ -68,7 +67,7 @@ def test_a_clone_without_data_notices_it_too(trained: Path) -> None:
     assert "r: 1 training (data);" in run("plan r")
     declare(seed=0)
     # a record from before declarations were noted is known by its number of examples
-    run_here = not_none(records.read_run("r"))
+    run_here = records.read_run("r")
     (first,) = run_here.trainings
     older = first.model_copy(update={"origin": first.origin.model_copy(update={"declared": None})})
     records.write(run_here.model_copy(update={"trainings": (older,)}))
@@ -78,7 +77,7 @@ def test_a_clone_without_data_notices_it_too(trained: Path) -> None:
 
 
 def test_each_key_that_decides_the_splits_is_compared(trained: Path) -> None:
-    manifest, before = not_none(manifest_here("mine")), Path("params.yaml").read_text()
+    manifest, before = manifest_here("mine") or {}, Path("params.yaml").read_text()
     assert changed_key(manifest, "mine", params.load()) is None
     changes: dict[str, Any] = {
         "train": 100,

@@ -19,7 +19,6 @@ from dprepro.pipeline.results import records
 from dprepro.pipeline.training import evaluation, rows
 from dprepro.pipeline.training.not_covered import data_uses, declared_uses
 from tests.data.own_files import ROW, declare, made, settings_of, write_features
-from tests.not_none import not_none
 from tests.refusal import refusal_of
 from tests.training.running import quiet
 
@@ -50,10 +49,10 @@ def test_from_a_file_to_a_ledger_and_an_attack(
     rows.train("row", settings, data, cpu, quiet, 1e9)
     evaluation.evaluate("row", settings, data, cpu)
     row_ledgers("row", settings)
-    measured = not_none(records.read_evaluation("row"))
+    measured = records.read_evaluation("row")
     assert measured.trainings[0].metrics["test_accuracy"] > 0.4  # a third is chance
     audit_row("row", settings)
-    audit = not_none(records.read_audit("row"))
+    audit = records.read_audit("row")
     shown = {attack.attack: (attack.largest, attack.epsilon_upper) for attack in audit.attacks}
     # the record that the pair differs by moves what is released by all that it may, and by no more
     assert 0.9 < shown["pair"][0] / shown["pair"][1] <= 1
@@ -81,10 +80,10 @@ def test_a_range_that_is_withdrawn_after_the_training_is_in_the_ledger(
     rows.train("row", settings, made(tmp_path, settings), cpu, quiet, 1e9)
     del content["own"]["mine"]["range"]
     withdrawn = settings_of(content)
-    run = not_none(records.read_run("row"))
+    run: Any = records.read_run("row")
     for known, uses in ((settings, 0), (withdrawn, 1)):
         row_ledgers("row", known)
-        ledgers = not_none(records.read_ledgers("row"))
+        ledgers: Any = records.read_ledgers("row")
         assert ledgers.entries[0].ledger.not_covered.count(statement("feature_range")) == uses
         check_row(ledgers, run, None, known)
     with pytest.raises(UserError, match="not_covered"):

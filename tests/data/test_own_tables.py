@@ -26,7 +26,6 @@ from dprepro.pipeline.results.schema import Errors
 from dprepro.pipeline.training import evaluation
 from tests.docs.blocks import begin
 from tests.laboratory import new_row, refused, run, train
-from tests.not_none import not_none
 from tests.refusal import refusal_of
 
 COLUMNS: dict[str, Column] = {
@@ -313,7 +312,7 @@ def test_commands_from_a_csv_file_to_predictions(tmp_path: Path, monkeypatch: py
     Path("params.yaml").write_text(declared.replace('"rdp"}', '"rdp", nominal_examples: 157}'))
     train("first")
     # classes and columns are declared, and not read off the private lines
-    uses = {use.key for use in not_none(records.read_ledgers("first")).entries[0].ledger.not_covered}
+    uses = {use.key for use in records.read_ledgers("first").entries[0].ledger.not_covered}
     assert "declared_description" in uses
     assert not {"own_description", "feature_range"} & uses
     run("export first out")
@@ -393,7 +392,7 @@ def test_a_number_is_predicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     # with little noise: at an epsilon of 8 the intercept is sometimes off by 6 % of the range
     new_row("first --data houses --model logistic --method dpsgd --epsilon 128 --epochs 60")
     train("first")
-    measured = not_none(records.read_evaluation("first")).trainings[0]
+    measured = records.read_evaluation("first").trainings[0]
     assert isinstance(measured.scores, Errors)
     assert measured.metrics["test_accuracy"] == pytest.approx(1 - measured.scores.mae / 300, abs=1e-5)
     assert (measured.scores.r2 or 0) > 0.8

@@ -23,7 +23,6 @@ from dprepro.pipeline.results import records
 from dprepro.pipeline.results.weights import weights_path
 from tests.docs.blocks import begin, blocks
 from tests.laboratory import new_row, refused, run, train
-from tests.not_none import not_none
 from tests.refusal import refusal_of
 
 SIZE = 32
@@ -97,13 +96,13 @@ def test_the_ledger_names_the_public_network(lab: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(lab)
     data = prepared.load("mine")
     assert data.input_shape == (512,)
-    training = not_none(records.read_ledgers("probe")).entries[0]
+    training = records.read_ledgers("probe").entries[0]
     use = statement("public_network", network="resnet18, trained on ImageNet")
     assert use in training.ledger.not_covered
     assert statement("feature_range") not in training.ledger.not_covered
     told = json.loads(Path("out/privacy-statement.json").read_text())
     assert any("resnet18, trained on ImageNet" in public for public in told["declared_public"])
-    assert not_none(records.read_evaluation("probe")).trainings[0].metrics["test_accuracy"] > 0.8
+    assert records.read_evaluation("probe").trainings[0].metrics["test_accuracy"] > 0.8
 
 
 def test_an_exported_folder_predicts_from_images_alone(
@@ -182,9 +181,9 @@ def test_a_public_network_is_tuned(
     tuned: Path, row: str, resnet: torch.nn.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tuned)
-    trained = not_none(records.read_run(row)).trainings[0]
+    trained = records.read_run(row).trainings[0]
     use = statement("public_network", network="resnet18, trained on ImageNet")
-    assert use in not_none(records.read_ledgers(row)).entries[0].ledger.not_covered
+    assert use in records.read_ledgers(row).entries[0].ledger.not_covered
     weights = load_file(weights_path(row, *trained.key))
     exported, public = load_file(f"{row}/model.safetensors"), resnet.state_dict()
     if row == "adapted":

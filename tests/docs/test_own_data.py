@@ -19,7 +19,6 @@ from tests.commands import typed
 from tests.docs.blocks import ROOT, Block, begin, blocks
 from tests.laboratory import take_renyi_dp
 from tests.made_records import stripes
-from tests.not_none import not_none
 
 PAGE = [*blocks("docs/own-data.md")]
 
@@ -43,9 +42,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_it_ends_with_an_accuracy_and_a_ledger(project: Path) -> None:
-    (measured,) = not_none(records.read_evaluation("my-row", project)).trainings
+    (measured,) = records.read_evaluation("my-row", project).trainings
     assert measured.metrics["test_accuracy"] > 0.3  # a tenth is chance; by chance some classes are not learnt
-    assert not_none(not_none(records.read_ledgers("my-row", project)).entries[0].ledger.epsilon_upper) <= 3
+    assert records.read_ledgers("my-row", project).entries[0].ledger.epsilon_upper <= 3
 
 
 def test_its_report_is_in_its_own_words(project: Path) -> None:
@@ -96,10 +95,10 @@ def test_the_page_of_tables_runs_from_top_to_bottom(tmp_path: Path) -> None:
         else:
             for line in block.commands:
                 typed(line, tmp_path, tmp_path)
-    (measured,) = not_none(records.read_evaluation("risk", tmp_path)).trainings
+    (measured,) = records.read_evaluation("risk", tmp_path).trainings
     assert measured.metrics["test_accuracy"] > 0.9  # six of ten are well
-    (entry,) = not_none(records.read_ledgers("risk", tmp_path)).entries
-    assert 0.9 < not_none(entry.ledger.epsilon_upper) <= 1
+    (entry,) = records.read_ledgers("risk", tmp_path).entries
+    assert 0.9 < entry.ledger.epsilon_upper <= 1
     with open(tmp_path / "predicted.csv") as file:
         predicted = [*csv.DictReader(file)]
     assert len(predicted) == 50_000
@@ -124,7 +123,7 @@ def test_the_page_of_a_private_model_runs_from_top_to_bottom(tmp_path: Path) -> 
     with open(tmp_path / "predictions.csv") as file:
         (predicted,) = csv.DictReader(file)
     assert (predicted["file"], predicted["class"]) == ("new.png", "0")
-    ledgers = not_none(records.read_ledgers("my-model", tmp_path))
+    ledgers = records.read_ledgers("my-model", tmp_path)
     folder = tmp_path / "exported"
     told_of_it = json.loads((folder / "config.json").read_text())["privacy"]
     assert told_of_it["epsilon"] == ledgers.entries[0].ledger.epsilon_upper < 8

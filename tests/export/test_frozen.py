@@ -12,7 +12,6 @@ from torch import nn
 from dprepro.pipeline.identity.frozen import frozen_fingerprint, same_fingerprint
 from dprepro.pipeline.results import records
 from tests.laboratory import NOTHING, laboratory, new_data, new_row, refused, run, train
-from tests.not_none import not_none
 
 MODEL = """\
 '''A fixed layer from a file below a trained one.'''
@@ -67,7 +66,7 @@ def test_a_replaced_file_is_noticed_and_changes_no_prediction(frozen: Path) -> N
         run(f"export {name} out/{name}")
     assert "nothing to train" in run("plan pickled")
     before = run("predict out/pickled mine.npz"), run("predict out/safe mine.npz")
-    trainings = not_none(records.read_run("pickled")).trainings
+    trainings = records.read_run("pickled").trainings
     assert all(training.frozen for training in trainings)
     write_weights(1)
     for name in READS:
@@ -85,10 +84,10 @@ def test_a_replaced_file_is_noticed_and_changes_no_prediction(frozen: Path) -> N
 def test_a_checkpoint_of_other_frozen_tensors_is_not_resumed(frozen: Path) -> None:
     shutil.copy("pickled.pth", "kept.pth")
     run("train pickled")
-    first = not_none(records.read_run("pickled")).trainings[0]
+    first = records.read_run("pickled").trainings[0]
     write_weights(1)
     assert "2 trained, 0 stand" in run("train pickled")
-    second = not_none(records.read_run("pickled")).trainings[0]
+    second = records.read_run("pickled").trainings[0]
     assert not same_fingerprint(first.frozen, second.frozen)
     assert first.weights != second.weights
 

@@ -24,7 +24,6 @@ from dprepro.stages.init import init
 from tests.faults import project
 from tests.faults.kills import Unbroken
 from tests.faults.project import CHECKPOINT, MINE, PACK, ROW, settings
-from tests.not_none import not_none
 
 CPU = torch.device("cpu")
 
@@ -57,7 +56,7 @@ INPUTS, LABELS = (prepared.PREPARED / "mnist" / name for name in ("train.inputs.
 
 
 def read_first_weights() -> object:
-    (training,) = not_none(records.read_run(ROW)).trainings
+    (training,) = records.read_run(ROW).trainings
     return read_weights(WEIGHTS, training.weights, CPU)
 
 

@@ -40,7 +40,6 @@ from dprepro.stages.report import report_left_out
 from tests.docs.blocks import edit as change
 from tests.faults import project
 from tests.faults.project import ROW, edit, settings
-from tests.not_none import not_none
 
 RUN, MEASURED, LEDGER = (
     path(ROW) for path in (records.run_path, records.evaluation_path, records.ledger_path)
@@ -212,7 +211,7 @@ def test_what_ran_or_is_accounted_for_otherwise_is_told(
     (quick,) = verification.verify(
         settings(), lines=[ROW]
     )  # without the accountants that take seconds to import
-    assert said in not_none(quick.wrong)
+    assert said in quick.wrong
 
 
 @pytest.mark.parametrize(
@@ -243,7 +242,7 @@ def test_a_forged_search_is_noticed(workspace: Path, place: str, value: Any, sai
     declared = declared.model_copy(update={"accounts": {}})
     searches = [line for line in verification.verify(declared) if line.subject == f"{path}"]
     assert [(line.wrong, line.unchecked) for line in searches] == [(None, None)]
-    accuracies = [each.validation_accuracy for each in not_none(records.read_search("quick")).candidates]
+    accuracies = [each.validation_accuracy for each in records.read_search("quick").candidates]
     winner = accuracies.index(max(accuracies))
     for name, number in (("WINNER", winner), ("LOSER", 1 - winner)):
         place = place.replace(name, f"candidates/{number}")
@@ -277,7 +276,7 @@ def test_two_searches_of_one_name_do_not_run_at_once(workspace: Path) -> None:
         project.search()
 
 
-def made_on(run: RowTrainings, **changes: Any) -> RowTrainings:
+def made_on(run: Any, **changes: Any) -> RowTrainings:
     """A run whose trainings have another origin."""
 
     def changed(each: TrainingRecord) -> TrainingRecord:
@@ -305,7 +304,7 @@ def test_a_plan_that_was_changed_after_a_training_is_noticed(
     declared = declared.model_copy(
         update={"rows": {ROW: declared.rows[ROW].model_copy(update={"plan": "davody2020-t5"})}}
     )
-    run = not_none(records.read_run(ROW))
+    run = records.read_run(ROW)
     run = made_on(run, plan=declared.plan_digest(ROW), revision=40 * "a")
     # a laboratory's commits are not recorded
     unchecked = "order of plan 'davody2020-t5' and training: no commit of this params.yaml is recorded"
@@ -527,7 +526,7 @@ def test_a_training_that_stops_as_examples_meet_stays_in_the_rows_ledger(secret:
     project.train()
     change(secret, "seeds: 1", "seeds: 2")
     stopped(project.train)
-    (replaced,) = not_none(records.read_run(ROW)).replaced
+    (replaced,) = records.read_run(ROW).replaced
     assert (replaced.trainings, replaced.spent) == (2, None)
     # also one with other settings, where nothing is to train once the settings of before are back
     text = secret.read_text()
@@ -535,10 +534,10 @@ def test_a_training_that_stops_as_examples_meet_stays_in_the_rows_ledger(secret:
     stopped(project.train)
     secret.write_text(text.replace("seeds: 2", "seeds: 1"))
     project.train()
-    (replaced,) = not_none(records.read_run(ROW)).replaced
+    (replaced,) = records.read_run(ROW).replaced
     assert (replaced.trainings, replaced.spent) == (3, None)
     row_ledgers(ROW, settings())
-    composition = not_none(not_none(records.read_ledgers(ROW)).composition)
+    composition: Any = records.read_ledgers(ROW).composition
     assert (composition.trainings, composition.left_out) == (1, 3)
     assert (
         "No bound is proven for 3 trainings, so none is proven for all trainings together"
@@ -550,5 +549,5 @@ def test_a_search_that_stops_as_examples_meet_stays_in_its_next_record(secret: P
     records.search_path("quick").unlink()
     stopped(project.search)
     project.search()
-    (replaced,) = not_none(records.read_search("quick")).replaced
+    (replaced,) = records.read_search("quick").replaced
     assert (replaced.trainings, replaced.spent) == (1, None)

@@ -22,7 +22,6 @@ from dprepro.pipeline.transport.adopting import Adopted, adopt
 from dprepro.pipeline.transport.archive import pack
 from tests.faults import project
 from tests.faults.project import PACK, ROW, edit, settings
-from tests.not_none import not_none
 
 Bring = Callable[..., list[Adopted]]
 
@@ -99,7 +98,7 @@ def test_a_row_comes_home_and_says_from_where(bring: Bring, home: Path, sender: 
     assert (adopted.row, adopted.trainings) == (ROW, 1)
     assert "no DVC pipeline here" in adopted.notes[0]
     assert placed(home) == sorted(ALL)
-    record = not_none(records.read(ROW, settings().rows[ROW]))
+    record = records.read(ROW, settings().rows[ROW])
     assert record.provenance.adopted == f"{PACK} ({digest_file(home / PACK)})"
     # the ledger is computed here, from what ran there
     for path in (MEASURED, WEIGHTS, LEDGERS):
@@ -148,7 +147,7 @@ def test_trainings_that_stopped_after_a_first_pack_count_here(bring: Bring, send
     edit(sender / RUN, "trainings", lambda lines: [*lines, stopped])
     for _ in range(2):
         bring()
-        assert not_none(records.read_run(ROW)).replaced == (Replaced(trainings=2, spent=None),)
+        assert records.read_run(ROW).replaced == (Replaced(trainings=2, spent=None),)
 
 
 def test_trainings_of_two_machines_are_one_row(
@@ -158,14 +157,14 @@ def test_trainings_of_two_machines_are_one_row(
     monkeypatch.chdir(home)
     train(2)
     kept = {path: path.read_bytes() for path in (home / "runs").rglob("*.safetensors")}
-    here = not_none(records.read_evaluation(ROW))
+    here = records.read_evaluation(ROW)
     declare(3)
     monkeypatch.chdir(sender)
     train(3)
     edit(Path(MEASURED), "trainings/0/metrics/test_accuracy", 0.0)
     (adopted,) = bring()
     assert adopted.trainings == 1
-    record = not_none(records.read(ROW, settings().rows[ROW]))
+    record = records.read(ROW, settings().rows[ROW])
     assert [training.seed for training in record.trainings] == [0, 1, 2]
     assert [record.origins[training.origin].adopted is None for training in record.trainings] == [
         True,
@@ -177,7 +176,7 @@ def test_trainings_of_two_machines_are_one_row(
     ]
     assert {path: path.read_bytes() for path in kept} == kept
     assert weights_path(ROW, "epsilon=3", 2).exists()
-    run = not_none(records.read_run(ROW))
+    run = records.read_run(ROW)
     assert {training.seed for training in run.trainings if training.curves} == {0, 1, 2}
     # what either machine has replaced stays spent, and what both have is the same past
     # the two there of the same seeds
@@ -190,7 +189,7 @@ def test_trainings_of_two_machines_are_one_row(
     assert "kept the one of here, which stands; the pack's is another training" in adopted.notes[0]
     (again,) = adopt(settings(), PACK)
     assert (again.trainings, again.packed, again.notes[2]) == (0, 3, "epsilon=3, seed 2: here already")
-    assert not_none(records.read_run(ROW)) == run
+    assert records.read_run(ROW) == run
 
 
 def test_a_row_is_signed_once_all_its_trainings_are_here(

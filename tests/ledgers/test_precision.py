@@ -8,7 +8,6 @@ from dprepro.accountants.records import MACHINE_TOLERANCE, SampledGaussian, down
 from dprepro.pipeline.ledgers.compared import _first_difference
 from dprepro.pipeline.ledgers.ledger import make_ledger
 from dprepro.pipeline.results.schema import LedgerEntry
-from tests.not_none import not_none
 
 FIXED = SampledGaussian(sampling="fixed", noise_multiplier=1.0, examples=900, batch=9)
 
@@ -30,9 +29,9 @@ def test_mu_is_a_bound_from_the_stated_cut_off_on() -> None:
     """Below the exact cut-off mu is larger: 1.50108 from 1.9e-8 on, and 1.5010 from 1.92e-8 on."""
     mechanism = SampledGaussian(sampling="poisson", noise_multiplier=1.0, examples=1000, batch=100)
     ledger = make_ledger(mechanism, 100, 1e-5, None, others=())
-    risk, epsilon = not_none(ledger.risk), not_none(ledger.epsilon_upper)
+    risk, epsilon = ledger.risk, ledger.epsilon_upper
     losses = composed_losses(mechanism, 100, 1e-4)
-    assert gaussian_mu(curve_of_losses(losses), risk.least_rate) <= not_none(risk.mu)
+    assert gaussian_mu(curve_of_losses(losses), risk.least_rate) <= risk.mu
     assert risk.least_rate >= gaussian_risk(mechanism, 100, 1e-5, epsilon).least_rate
 
 

@@ -12,7 +12,6 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 import dprepro
 from dprepro.accountants.records import batches_of_epoch
 from tests.docs.blocks import blocks
-from tests.not_none import not_none
 
 
 def test_the_page_runs_and_its_numbers_are_these() -> None:
@@ -190,6 +189,6 @@ def test_epsilon_at_an_expected_batch_size_rounded_up_is_a_bound_for_the_sampler
     """600 batches have 1 2/3 of 1,000 examples each."""
     settings: dict[str, Any] = {"noise_multiplier": 0.7, "delta": 1e-6, "epochs": 1, "sampling": "allocation"}
     lower = dprepro.epsilon(examples=600, batch=1, **settings).epsilon_lower  # exactly 600 batches
-    assert not_none(dprepro.epsilon(examples=1000, batch=2, **settings).epsilon_upper) > not_none(lower)
+    assert dprepro.epsilon(examples=1000, batch=2, **settings).epsilon_upper > lower
     # rounded down it would be for 1,000 batches
-    assert not_none(dprepro.epsilon(examples=1000, batch=1, **settings).epsilon_upper) < not_none(lower)
+    assert dprepro.epsilon(examples=1000, batch=1, **settings).epsilon_upper < lower

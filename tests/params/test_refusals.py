@@ -10,7 +10,6 @@ import pytest
 from dprepro.errors import UserError
 from dprepro.pipeline import params
 from dprepro.pipeline.params.schema import SEARCHED_SEED
-from tests.not_none import not_none
 from tests.params.good import GOOD, changed, with_relevance
 from tests.refusal import refusal_of
 
@@ -256,7 +255,7 @@ def test_a_plan_may_be_for_some_values_of_a_table_but_no_value_has_two() -> None
 def test_a_plan_digest_moves_with_the_plan_and_the_settings_of_its_row(
     plan: dict[str, Any], row: dict[str, Any], same: bool
 ) -> None:
-    before = not_none(params.parse(planned()).plan_digest("one"))
+    before = params.parse(planned()).plan_digest("one")
     assert (params.parse(planned(plan, row)).plan_digest("one") == before) is same
 
 

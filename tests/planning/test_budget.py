@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 from dprepro.accountants.opacus import opacus_rdp
 from dprepro.pipeline.planning.budget import SuggestedBudget, suggest_budget
 from dprepro.stages.app import app
-from tests.not_none import not_none
 from tests.refusal import refusal_of
 
 
@@ -42,7 +41,7 @@ def test_the_papers_batch_is_the_smallest_off_the_wall(planned: SuggestedBudget)
 
 
 def test_the_simulation_keeps_tan_and_spends_hundreds(planned: SuggestedBudget) -> None:
-    whole, small = planned.recommended, not_none(planned.simulation)
+    whole, small = planned.recommended, planned.simulation
     assert (small.batch, small.steps, 16 * small.processed) == (256, 2500, whole.processed)
     assert small.eta == pytest.approx(whole.eta)
     assert small.epsilon_pld is not None

@@ -33,7 +33,6 @@ from dprepro.pipeline.training import loop
 from dprepro.pipeline.training import rows as training
 from dprepro.stages.app import app
 from tests.conftest import make_data
-from tests.not_none import not_none
 from tests.pretrained.conftest import (
     CPU,
     MODEL,
@@ -51,7 +50,7 @@ from tests.refusal import refusal_of
 def trained(row: str, root: Path, settings: Settings | None = None) -> dict[str, Tensor]:
     """The row's weights, stacked over its trainings."""
     train(row, root, settings)
-    run = not_none(records.read_run(row, root))
+    run = records.read_run(row, root)
     every = [
         read_weights(
             weights_path(row, training.level, training.seed, root), training.weights, torch.device("cpu")
@@ -76,7 +75,7 @@ def test_a_start_is_the_data_and_the_first_trainings_weights(
     source, tuned = prepared.load("digits", root), prepared.load("tuned", root)
     check_same_data(source, tuned, "start", tuned.start)
     assert source.start is None
-    weights = read_arrays(not_none(tuned.start))
+    weights = read_arrays(tuned.start or Path())
     assert weights.keys() == before.keys()
     assert {"1.mean", "1.var", "0.weight"} <= weights.keys()
     assert all(torch.equal(value, before[name][0]) for name, value in weights.items())
@@ -322,7 +321,7 @@ def test_it_is_the_data_and_the_average_over_training_examples(mapped: Path) -> 
     each = [
         relevances(net, torch.tensor(image / 255).float()[None])[0] for image in source.splits["train"].inputs
     ]
-    relevance = not_none(read_relevance(data, CPU.device))
+    relevance = read_relevance(data, CPU.device)
     assert relevance.mean.dtype == torch.float64
     torch.testing.assert_close(relevance.mean, torch.stack(each).double().mean(0), rtol=1e-4, atol=1e-5)
     assert relevance.mean.std() > 0.01
@@ -360,7 +359,7 @@ def test_a_network_that_saw_other_images_is_not_informed(world: Path) -> None:
     data = prepared.load("strange", world)
     about = data.manifest["relevance"]
     assert (about["informed"], about["note"], about["examples"]) == (False, UNINFORMED, 5)
-    relevance = not_none(read_relevance(data, CPU.device))
+    relevance = read_relevance(data, CPU.device)
     assert (relevance.examples, relevance.informed) == (5, False)
     net = trained_net(joined.trained_row("of-letters", parsed(), world))
     images = digits.splits["train"].inputs[:5]
@@ -373,9 +372,7 @@ def test_what_a_network_started_from_counts_too(mapped: Path) -> None:
     train("tuning", mapped)
     make_relevance("late", parsed(), mapped)
     assert prepared.load("late", mapped).manifest["relevance"]["informed"]
-    late, other = (
-        not_none(read_relevance(prepared.load(name, mapped), CPU.device)) for name in ("late", "map")
-    )
+    late, other = (read_relevance(prepared.load(name, mapped), CPU.device) for name in ("late", "map"))
     assert not torch.allclose(late.mean, other.mean)
 
 
@@ -387,7 +384,7 @@ def test_what_can_not_be_made_is_one_line(world: Path) -> None:
     train("sharing", world)
     line = not_made(world, name="shared")
     assert "seed=0.safetensors: 1.mean: not kept with the weights; allowed: rows with" in line
-    path, run = weights_path("of-digits", "sigma=0", 0, world), not_none(records.read_run("of-digits", world))
+    path, run = weights_path("of-digits", "sigma=0", 0, world), records.read_run("of-digits", world)
     weights = load_file(path)
     weights["0.weight"] *= torch.nan
     broken = run.trainings[0].model_copy(update={"weights": write_weights(path, weights)})

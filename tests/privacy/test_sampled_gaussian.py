@@ -21,7 +21,6 @@ from dprepro.accountants.pld import OneStep, amplified_delta, composed_losses, l
 from dprepro.accountants.rdp import renyi_epsilon
 from dprepro.accountants.records import SampledGaussian
 from dprepro.accountants.worst_instance import vector_counts, worst_epsilon
-from tests.not_none import not_none
 
 
 def spending(
@@ -145,8 +144,8 @@ def test_two_steps_are_two_losses_added() -> None:
     noise, share = 0.8, 0.2
     outside, inside = masses({0: 1.0}, noise), masses({1: 1.0}, noise)
     mixed = (1 - share) * outside + share * inside
-    not_none = np.minimum(outside, inside) > 1e-14  # nothing is lost, and logarithms are finite
-    outside, inside, mixed = outside[not_none], inside[not_none], mixed[not_none]
+    likely = np.minimum(outside, inside) > 1e-14  # nothing is lost, and logarithms are finite
+    outside, inside, mixed = outside[likely], inside[likely], mixed[likely]
     up, down = np.log(mixed / outside), np.log(inside / ((1 - share) * inside + share * outside))
     # losses above 0 come from (mixed, outside), those below from (inside, mixed), and the rest is at 0
     losses_and_masses = [np.append(up[up > 0], down[down < 0]), np.append(mixed[up > 0], inside[down < 0])]
@@ -166,7 +165,7 @@ def test_losses_are_between_those_of_poisson_samples_and_renyi_dp(noise: float, 
     epsilons = {}
     for sampling in ("poisson", "fixed"):
         mechanism = spending(sampling, noise, 20_000, 100)
-        bound = not_none(renyi_epsilon(mechanism, steps, delta))
+        bound = renyi_epsilon(mechanism, steps, delta) or 0.0
         actual = losses(mechanism, steps, delta, bound)
         epsilons[sampling] = actual.epsilon(delta)
         assert epsilons[sampling] < min(bound, unamplified_epsilon(mechanism, steps, delta))

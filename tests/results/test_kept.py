@@ -23,7 +23,6 @@ from dprepro.pipeline.results.weights import read_weights, weights_path, write_w
 from tests.checkout import commit, git
 from tests.faults.project import put
 from tests.made_records import made_up_training
-from tests.not_none import not_none
 
 CPU = torch.device("cpu")
 MODEL = {
@@ -64,7 +63,7 @@ def settings() -> Settings:
 
 @pytest.mark.parametrize("key", PUBLISHED)
 def test_a_published_number_stands(key: str, settings: Settings) -> None:
-    record = not_none(records.read(key, settings.lines[key], ROOT))
+    record = records.read(key, settings.lines[key], ROOT)
     trainings = {(training.level, training.seed): training for training in record.trainings}
     for level, seed, accuracy, claimed, epsilon_upper in PUBLISHED[key]:
         training = trainings[level, seed]
@@ -101,7 +100,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 def test_a_later_training_leaves_the_lines_of_earlier_ones_as_they_are(tmp_path: Path) -> None:
     write(tmp_path, training(0))
     before = records.run_path(ROW, tmp_path).read_text()
-    write(tmp_path, *not_none(records.read_run(ROW, tmp_path)).trainings, training(1))
+    write(tmp_path, *records.read_run(ROW, tmp_path).trainings, training(1))
     assert records.run_path(ROW, tmp_path).read_text().startswith(before)
 
 
@@ -119,7 +118,7 @@ def test_git_merges_the_trainings_of_two_machines(tmp_path: Path, common: tuple[
     write(tmp_path, *common, training(1), training(2))  # seed 2 at both: the same one
     commit(tmp_path)
     git("merge", "--quiet", "--no-edit", "there", folder=tmp_path)
-    seeds = {each.seed for each in not_none(records.read_run(ROW, tmp_path)).trainings}
+    seeds = {each.seed for each in records.read_run(ROW, tmp_path).trainings}
     assert seeds == {1, 2, 3} | {each.seed for each in common}
 
 
@@ -133,7 +132,7 @@ def test_two_trainings_of_one_seed_are_told_until_one_is_a_replaced_one(tmp_path
     with pytest.raises(UserError, match=r"two trainings of sigma=1, seed 0; allowed: one that is not"):
         records.read_run(ROW, tmp_path)
     path.write_text(first.replace("}\n", ',"replaced":true}\n') + path.read_text()[len(first) :])
-    run = not_none(records.read_run(ROW, tmp_path))
+    run = records.read_run(ROW, tmp_path)
     assert (run.trainings, len(run.replaced)) == ((other,), 1)
 
 

@@ -28,7 +28,6 @@ from dprepro.pipeline.training import rows as training
 from dprepro.pipeline.training.not_covered import data_uses
 from dprepro.pipeline.training.scores import BINS, CONFUSED, errors, scores
 from tests.conftest import dpsgd
-from tests.not_none import not_none
 from tests.refusal import refusal_of
 from tests.training.running import quiet
 
@@ -81,7 +80,7 @@ def test_what_was_measured_is_not_measured_again(
 def test_what_nobody_measured_and_what_other_weights_or_versions_made_is_measured(
     measured: Path, tiny: Prepared, cpu: Execution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    evaluation = not_none(records.read_evaluation("row", measured))
+    evaluation = records.read_evaluation("row", measured)
     assert {training.measured_by for training in evaluation.trainings} == {MEASURING}
     first, second = evaluation.trainings
     for changed in (

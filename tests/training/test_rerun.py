@@ -14,7 +14,6 @@ from dprepro.pipeline.results.schema import TrainingRecord
 from dprepro.pipeline.results.weights import weights_path
 from dprepro.stages.answers import compared
 from tests.laboratory import copy_of, declare, laboratory, new_data, new_row, refused, run, train
-from tests.not_none import not_none
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +50,7 @@ def test_a_rerun_compares_and_leaves_records_and_weights_alone(recorded: Path) -
     assert "trained again; difference " in said
     assert "the row's ledger does not count it" in said
     scratch = recorded / ".dprepro/reruns/r"
-    again, first = not_none(records.read_run("r", scratch)), not_none(records.read_run("r"))
+    again, first = records.read_run("r", scratch), records.read_run("r")
     assert [training.key for training in again.trainings] == [("epsilon=4", 0), ("epsilon=4", 1)]
     weights = {training.key: training.weights for training in first.trainings}
     assert all(training.weights != weights[training.key] for training in again.trainings)
@@ -66,7 +65,7 @@ def test_what_a_record_lacks_cannot_be_run_again(recorded: Path) -> None:
     assert "--level epsilon=5: not in its record; allowed: epsilon=8, epsilon=4" in refused(
         "rerun r --level epsilon=5"
     )
-    measured = not_none(records.read_evaluation("r"))
+    measured = records.read_evaluation("r")
     gap = tuple(training for training in measured.trainings if training.key != ("epsilon=4", 0))
     records.write(measured.model_copy(update={"trainings": gap}))
     assert "epsilon=4, seed 0: not in its record" in refused("rerun r --level epsilon=4")
@@ -114,22 +113,20 @@ def test_a_rerun_makes_the_data_that_it_needs(recorded: Path) -> None:
 
 
 def test_a_rebuilt_training_on_own_data_counts_beside_the_lost_one(recorded: Path) -> None:
-    before = not_none(records.read_run("r"))
+    before = records.read_run("r")
     shutil.rmtree("runs/r")
     assert "weights of 4 of 4 trainings are not here" in refused("evaluate r")
-    assert not_none(records.read_run("r")) == before
+    assert records.read_run("r") == before
     said = run("train r")
     assert "r: 4 of 4 to train, about 0:00:" in said
     assert "4 trained, 0 stand" in said
-    after = not_none(records.read_run("r"))
+    after = records.read_run("r")
     assert not {each.weights for each in before.trainings} & {each.weights for each in after.trainings}
     identities = {each.identity for each in after.replaced if isinstance(each, TrainingRecord)}
     assert identities == {each.identity for each in before.trainings}
     assert len(list(Path("runs/r").iterdir())) == 4
     assert "0 trained, 4 stand" in run("train r")
     run("evaluate r")
-    assert all(
-        each.test_errors is None for each in not_none(records.read_evaluation("r")).trainings
-    )  # private labels
+    assert all(each.test_errors is None for each in records.read_evaluation("r").trainings)  # private labels
     weights_path("r", "epsilon=8", 1).write_bytes(b"damaged")
     assert "1 trained, 3 stand" in run("train r")

@@ -53,7 +53,6 @@ from dprepro.stages.search import search as search_command
 from dprepro.stages.train import train
 from tests.conftest import dpsgd
 from tests.faults.kills import in_child
-from tests.not_none import not_none
 from tests.refusal import refusal_of
 from tests.training.running import context, quiet, weights
 
@@ -135,7 +134,7 @@ def test_a_signal_ends_training_after_the_step_with_a_checkpoint(
         list(train_runs(wanted, stopped))
     assert problem.value.status == 128 + by
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
-    kept = not_none(Checkpoint.restore(checkpoint_in(tmp_path / "stopped"), cpu.device))
+    kept = Checkpoint.restore(checkpoint_in(tmp_path / "stopped"), cpu.device)
     assert kept.done == 5
     resumed = weights(train_runs(wanted, replace(stopped, show=quiet)))
     assert torch.equal(resumed["epsilon=3", 0], whole["epsilon=3", 0])
@@ -237,14 +236,14 @@ def grow(root: Path, settings: Settings, data: Prepared, how: Execution) -> int:
 
 
 def names(root: Path) -> list[tuple[str, int]]:
-    run = not_none(records.read_run("quick", root))
+    run = records.read_run("quick", root)
     return [(training.level, training.seed) for training in run.trainings]
 
 
 def kept(root: Path, trainings: list[tuple[str, int]]) -> dict[str, Any]:
     """Everything that is kept of some trainings of `quick`: weights by their bytes, the rest as it reads."""
-    record = not_none(records.read("quick", loaded(root)[0].row("quick"), root))
-    run = not_none(records.read_run("quick", root))
+    record = records.read("quick", loaded(root)[0].row("quick"), root)
+    run = records.read_run("quick", root)
     return {
         "weights": [weights_path("quick", *name, root).read_bytes() for name in trainings],
         "run": [training for training in run.trainings if (training.level, training.seed) in trainings],
@@ -264,7 +263,7 @@ def test_what_a_row_lacks_is_trained_and_what_stands_is_left_alone(done: Path, c
     assert grow(done, changed(settings, **changes), data, cpu) == 2
     assert sorted(names(done)) == sorted([*old, *new])
     assert kept(done, old) == before
-    run = not_none(records.read_run("quick", done))
+    run = records.read_run("quick", done)
     made = [training.origin for training in run.trainings if (training.level, training.seed) in new]
     assert made == [run.origins[1]] * 2
     assert len(kept(done, new)["record"]) == 2
@@ -281,7 +280,7 @@ def test_a_training_that_is_no_longer_declared_goes(done: Path, cpu: Execution) 
     assert names(done) == left
     assert kept(done, left) == before
     # and that it was seen is kept; this row is seeded, so that nothing bounds what that told
-    run = not_none(records.read_run("quick", done))
+    run = records.read_run("quick", done)
     assert [gone.seed for gone in run.replaced if isinstance(gone, TrainingRecord)] == [1, 1]
     assert [*run.replaced_spent()] == [None, None]
     assert sorted(path.name for path in (done / "runs/quick").iterdir()) == [
@@ -296,7 +295,7 @@ def test_other_settings_data_and_versions_train_anew(
     before, data = loaded(done)
     settings = before.model_dump(mode="json")["rows"]["quick"]["settings"] | {"clip": 2.0}
     other = changed(before, settings=settings, seeds=1)
-    run = not_none(records.read_run("quick", done))
+    run = records.read_run("quick", done)
     assert run.origins[0].made_by == {"method": 1, "model": 1}
 
     def why(declared: Settings, data: Prepared = data) -> str | None:
@@ -313,7 +312,7 @@ def test_other_settings_data_and_versions_train_anew(
         assert why(before) == f"{part} version"
     assert grow(done, other, data, cpu) == 2
     assert grow(done, other, data, cpu) == 0
-    trained = not_none(records.read_run("quick", done))
+    trained = records.read_run("quick", done)
     assert [made.made_by for made in trained.origins] == [raised]
 
 
@@ -338,7 +337,7 @@ def test_a_killed_process_keeps_what_is_done_and_resumes_to_the_unbroken_numbers
     assert done == [("epsilon=3", 0)]  # one seed of every level before the next seed
     written = weights_path("quick", *done[0], project).read_bytes()
     steps_done = [
-        not_none(Checkpoint.restore(path, torch.device("cpu"))).done
+        Checkpoint.restore(path, torch.device("cpu")).done
         for path in (project / records.CHECKPOINTS).rglob("*.pt")
     ]
     assert sorted(steps_done) == [5, 10]
@@ -362,7 +361,7 @@ def test_a_killed_process_keeps_what_is_done_and_resumes_to_the_unbroken_numbers
     assert names(project) == names(trained_project)
     lengths = [
         [{name: len(points) for name, points in each.curves.items()} for each in run.trainings]
-        for run in (not_none(records.read_run("quick", root)) for root in (project, trained_project))
+        for run in (records.read_run("quick", root) for root in (project, trained_project))
     ]
     assert lengths[0] == lengths[1]
     assert not list((project / records.CHECKPOINTS).rglob("*.pt"))
@@ -371,11 +370,11 @@ def test_a_killed_process_keeps_what_is_done_and_resumes_to_the_unbroken_numbers
 def test_noise_that_protects_has_a_bound_along_the_way(project: Path, cpu: Execution) -> None:
     settings, data = loaded(project)
     grow(project, changed(settings, reproducible=False, seeds=1), data, cpu)
-    record = not_none(records.read("quick", settings.row("quick"), project))
+    record = records.read("quick", settings.row("quick"), project)
     private = record.trainings[0].ledger
     assert private.claimed == pytest.approx(3, rel=0.02)
     steps, spent = zip(*private.spent, strict=True)
-    curves = not_none(records.read_run("quick", project)).trainings[0].curves
+    curves = records.read_run("quick", project).trainings[0].curves
     assert list(steps) == sorted({step for points in curves.values() for step, *_ in points})
     assert list(spent) == sorted(spent)
     assert spent[-1] == pytest.approx(private.claimed, rel=0.01)
@@ -383,7 +382,7 @@ def test_noise_that_protects_has_a_bound_along_the_way(project: Path, cpu: Execu
     assert record.trainings[1].ledger.spent == ()  # without noise nothing bounds it
     assert (record.trainings[0].noise, private.noise) == ("grid", "grid")
     # a ledger of other noise is another training's
-    run = not_none(records.read_run("quick", project))
+    run = records.read_run("quick", project)
     older = run.model_dump(mode="json", exclude={"trainings": {"__all__": {"noise"}}})
     records.write(RowTrainings.model_validate(older), project)
     with pytest.raises(UserError, match="accounts for another training"):
@@ -395,7 +394,7 @@ def test_noisy_weights_are_evaluated_as_a_mean_over_draws(project: Path, cpu: Ex
     rows.train("noisy", declared, data, cpu, quiet, 1e9, project)
     evaluation.evaluate("noisy", declared, data, cpu, project)
     row_ledgers("noisy", declared, project)
-    record = not_none(records.read("noisy", declared.row("noisy"), project))
+    record = records.read("noisy", declared.row("noisy"), project)
     # the record is in the order of the levels, not of the seeds
     assert [training.level for training in record.trainings] == ["sigma=0.1"] * 2 + ["sigma=0.2"] * 2 + [
         "sigma=300"
@@ -431,7 +430,7 @@ def test_a_row_without_validation_examples_is_trained_and_tested(project: Path, 
     rows.train("quick", settings, data, cpu, quiet, 1e9, project)
     evaluation.evaluate("quick", settings, data, cpu, project)
     row_ledgers("quick", settings, project)
-    for training in not_none(records.read("quick", settings.rows["quick"], project)).trainings:
+    for training in records.read("quick", settings.rows["quick"], project).trainings:
         assert training.metrics.keys() == {"test_accuracy", "converged"}
         assert training.metrics["converged"] == (training.metrics["test_accuracy"] > 0.15)
     curves = records.run_path("quick", project).read_text()
@@ -483,14 +482,14 @@ def test_a_search_judges_on_validation_and_writes_down_every_candidate(project: 
     model = Later.model_validate(row.model.model_dump())
     later = {"rows": {**settings.rows, "quick": row.model_copy(update={"model": model})}}
     search.search("quick", settings.model_copy(update=later), data, cpu, quiet, project)
-    assert not_none(records.read_search("quick", project)).replaced == ()
+    assert records.read_search("quick", project).replaced == ()
     # another search of the same name: the first one's trainings were seen, and were seeded
     twice = settings.searches["quick"].model_copy(update={"seeds": 2})
     other = settings.model_copy(update={"searches": {"quick": twice}})
     again = json.loads(search.search("quick", other, data, cpu, quiet, project).read_text())
     assert again["replaced"] == [{"trainings": 3, "spent": None}]
     # but not one on other private data, whose budget would no longer count these trainings
-    record = not_none(records.read_search("quick", project))
+    record = records.read_search("quick", project)
     private = {"edition": {"mine": "own"}, "declared": "sha256:other"}
     elsewhere = record.model_copy(
         update={"provenance": record.provenance.model_copy(update=private), "definition": "sha256:other"}
