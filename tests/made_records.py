@@ -1,29 +1,16 @@
 """Made-up images and records, kept as training, measuring and accounting would, beside the papers'."""
 
 import json
-from collections.abc import Iterable
-from contextlib import suppress
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dprepro.accountants.records import SampledGaussian
-from dprepro.pipeline.files import digest_file
-from dprepro.pipeline.identity import validity
-from dprepro.pipeline.params import PAPERS
-from dprepro.pipeline.results import records, schema
+from dprepro.pipeline.results import records
 from dprepro.pipeline.results.schema import (
     Candidate,
-    EvaluationRecord,
-    Ledger,
-    LedgerEntry,
-    Ledgers,
     Provenance,
-    Record,
     Replaced,
-    RowEvaluations,
     RowTrainings,
     SearchRecord,
     TrainingRecord,
@@ -51,23 +38,6 @@ def stripes(count: int) -> tuple[np.ndarray, np.ndarray]:
     for image, label in zip(images, labels, strict=True):
         image[2 + 2 * label : 5 + 2 * label] = 255
     return images, labels
-
-
-def lay_papers(root: Path) -> None:
-    """Have the papers of this laboratory in another one."""
-    root.mkdir(parents=True, exist_ok=True)
-    with suppress(FileExistsError):
-        (root / PAPERS).symlink_to(Path(__file__).parents[1] / PAPERS)
-
-
-def _spending(ledger: Ledger) -> SampledGaussian | None:
-    """The mechanism that a made-up ledger is of; None where nothing was private."""
-    if ledger.noise_multiplier is None or ledger.sampling_rate is None:
-        return None
-    batch, examples = Fraction(ledger.sampling_rate).limit_denominator(10**6).as_integer_ratio()
-    return SampledGaussian(
-        sampling="poisson", noise_multiplier=ledger.noise_multiplier, batch=batch, examples=examples
-    )
 
 
 def made_up_origin(**changes: Any) -> Provenance:
@@ -123,75 +93,3 @@ def keep_search(
         replaced=replaced,
     )
     records.write(record, root)
-
-
-def keep_history(row: str, root: Path, lines: Iterable[tuple[Any, ...]]) -> str:
-    """Write a row's trainings, made up if it has none, with these curves; return the digest of the file."""
-    curves: dict[schema.TrainingKey, dict[str, Any]] = {}
-    for level, seed, step, epoch, metric, value in lines:
-        metrics = curves.setdefault((level, seed), {})
-        metrics[metric] = (*metrics.get(metric, ()), (step, epoch, value))
-    run = records.read_run(row, root)
-    trained = {training.key: training for training in run.trainings} if run else {}
-    for key, metrics in curves.items():
-        made = trained.get(key) or made_up_training(None, 1, row=row, level=key[0], seed=key[1])
-        trained[key] = made.model_copy(update={"curves": metrics})
-    return digest_file(records.write(RowTrainings(row=row, trainings=tuple(trained.values())), root))
-
-
-def keep(record: Record, root: Path) -> None:
-    """Write a row's run, evaluation and ledgers, as by the versions here, without weights.
-
-    Of an account its ledgers alone.
-    """
-    lay_papers(root)
-    made = record.provenance
-    account = record.method == schema.ACCOUNTING
-    entries = tuple(
-        LedgerEntry(
-            level=training.level,
-            seeds=(training.seed,),
-            ledger=training.ledger,
-            settings=training.settings if account else {},
-            metrics=training.metrics if account else {},
-        )
-        for training in record.trainings
-    )
-    ledgers = Ledgers(row=record.row, config=made.config, versions=made.versions, entries=entries)
-    records.write(ledgers, root)
-    if account:
-        return
-    before = records.read_run(record.row, root)
-    curves = {training.key: training.curves for training in before.trainings} if before else {}
-    made_by = validity.training_versions(record.method, record.model["name"])
-    origins = tuple(origin.model_copy(update={"made_by": made_by}) for origin in record.origins)
-    trained = tuple(
-        TrainingRecord(
-            **training.model_dump(include={"level", "seed", "settings", "noise", "seconds"}),
-            **record.model_dump(include={"row", "model", "method", "data"}),
-            origin=origins[training.origin],
-            curves=curves.get(training.key, {}),
-            steps=training.ledger.steps,
-            spending=_spending(training.ledger),
-            delta=training.ledger.delta,
-            claimed_by=training.ledger.claimed_by,
-            broken=training.ledger.reasons,
-            not_covered=training.ledger.not_covered,
-            protects=training.ledger.protects,
-            weights=None,
-            started=training.started or 0.0,
-            ended=max(training.ended or 0.0, training.started or 0.0),
-        )
-        for training in record.trainings
-    )
-    records.write(RowTrainings(row=record.row, trainings=trained), root)
-    measured = tuple(
-        EvaluationRecord(
-            **training.model_dump(include={"level", "seed", "metrics"}),
-            row=record.row,
-            weights=None,
-            measured_by=validity.MEASURING,
-        )
-        for training in record.trainings
-    )
-    records.write(RowEvaluations(row=record.row, trainings=measured), root)

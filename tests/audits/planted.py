@@ -365,9 +365,9 @@ NEIGHBOURS = partial(
 )
 
 
-def moved_parts() -> None:
-    with pytest.MonkeyPatch.context() as patched:
-        test_rounding.test_large_samples_are_taken_in_parts_that_other_examples_leave_as_they_are(patched)
+def patched(test: Callable[[pytest.MonkeyPatch], None]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        test(patch)
 
 
 def every_candidate() -> None:
@@ -401,7 +401,7 @@ FAULTS: dict[str, Fault] = {
         randomness,
         "secrets",
         entropy(lambda: INHERITED.randbytes(32)),
-        test_randomness.test_workers_of_one_process_have_entropy_of_their_own,
+        partial(patched, test_randomness.test_workers_of_one_process_have_entropy_and_threads_of_their_own),
     ),
     "seeds of 32 bits": Fault(
         Streams,
@@ -465,7 +465,10 @@ FAULTS: dict[str, Fault] = {
         private_steps,
         "parts_of",
         lambda sample, examples, parts: (len(sample) // 4,) * 3 + (len(sample) - len(sample) // 4 * 3,),
-        moved_parts,
+        partial(
+            patched,
+            test_rounding.test_large_samples_are_taken_in_parts_that_other_examples_leave_as_they_are,
+        ),
     ),
     "numbers that are as near as can be to two integers": Fault(
         rounded_noise,

@@ -183,8 +183,9 @@ def test_public_examples_are_the_first_whose_content_occurs_nowhere_else():
         keys = {part: [bytes([letter]) for letter in draw.integers(12, size=n)] for part, n in sizes.items()}
         private = keys["a", "train"] + keys["a", "test"]
         for raw in "ab":
-            sizes = {"train": 3, "validation": 2, "public": {"raw": raw, "count": 3}}
-            choose = partial(select, "d", Data.model_validate({"raw": "a", "seed": seed, **sizes}), keys)
+            said = {"raw": "a", "seed": seed, "train": 3, "validation": 2}
+            data = Data.model_validate(said | {"public": {"raw": raw, "count": 3}})
+            choose = partial(select, "d", data, keys)
             order = permutation(len(keys[raw, "train"]), seed).tolist()
             fit = [place for place in order if private.count(keys[raw, "train"][place]) == (raw == "a")]
             if len(fit) < 3:

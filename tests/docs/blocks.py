@@ -3,7 +3,6 @@
 import fnmatch
 import re
 import shlex
-import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -69,17 +68,15 @@ def edit(path: Path, before: str, after: str) -> None:
     path.write_text(text.replace(before, after), encoding="utf-8")
 
 
-def begin(folder: Path, library: bool = False, git: bool = False) -> None:
+def begin(folder: Path, library: bool = False) -> None:
     """A folder where nothing is declared: with DVC's stages, and the ``library`` where that is added to."""
     if library:
         copy_code(folder)
     sections = ("raw", "own", "data", "starts", "relevances", "rows", "accounts")
-    config = "[core]\n    analytics = false\n" + ("" if git else "    no_scm = true\n")
+    config = "[core]\n    analytics = false\n    no_scm = true\n"
     lay(folder, {".dvc/config": config, "params.yaml": "".join(f"{name}: {{}}\n" for name in sections)})
     (folder / "dvc.yaml").write_text(stages((ROOT / "dvc.yaml").read_text()))
     (folder / "reports/searches").mkdir(parents=True)
-    if git:
-        subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
 
 
 def declared() -> set[str]:

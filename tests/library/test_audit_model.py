@@ -173,14 +173,6 @@ def test_a_canary_that_no_batch_of_a_run_has_stops_no_audit() -> None:
     assert len(audit.without) + len(audit.within) == 30
 
 
-def test_changed_inputs_are_refused_for_gradient_canaries() -> None:
-    def augmenting(inputs: Tensor, labels: Tensor) -> Iterator[Any]:
-        return private(1.0, 60)(inputs + 1, labels)
-
-    says = refusal_of(partial(audited, augmenting, 60, kind="gradient", canaries=50, runs=3))
-    assert says.startswith("train: no batch had a canary's input; needed: inputs as they were given")
-
-
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("as_numpy", [False, True])
 def test_training_sees_the_canaries_that_are_in_and_no_other(replace: bool, as_numpy: bool) -> None:
@@ -346,6 +338,10 @@ def with_inputs_by_name(inputs: Tensor, labels: Tensor) -> Iterator[Any]:
     net(rows=inputs)
 
 
+def augmenting(inputs: Tensor, labels: Tensor) -> Iterator[Any]:
+    return private(1.0, 48)(inputs + 1, labels)
+
+
 def with_ghost_clipping(inputs: Tensor, labels: Tensor) -> Iterator[Any]:
     net = network()
     sgd = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -382,6 +378,7 @@ def test_inputs_in_bfloat16_are_audited_and_sparse_ones_are_a_line() -> None:
         (lambda *_: network(), {"canaries": 1}, "needed: more, as no coin fell on one of its sides"),
         (accumulating, {"kind": "gradient"}, "needed: a step of the optimizer after each backward pass"),
         (with_inputs_by_name, {"kind": "gradient"}, "needed: a network whose inputs are its first argument"),
+        (augmenting, {"kind": "gradient"}, "train: no batch had a canary's input; needed: inputs as they"),
         (with_ghost_clipping, {"kind": "gradient"}, "Opacus DPOptimizer, without ghost clipping"),
     ],
 )

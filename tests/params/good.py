@@ -43,12 +43,12 @@ def changed(path: str, value: Any, good: dict[str, Any] = GOOD) -> dict[str, Any
 PERTURBED = {"batch": 100, "epochs": 1, "learning_rate": 0.003, "variant": "paper", "sensitivity": "maps"}
 
 
-def with_relevance(relevance: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+def with_relevance(**changes: Any) -> dict[str, Any]:
     """GOOD, where `adaptive` is trained with the relevances of `one`, or of `other`, which saw other data."""
     raw = copy.deepcopy(GOOD)
     raw["data"]["other"] = {**raw["data"]["mnist"], "raw": "kmnist"}
     raw["rows"]["other"] = {**copy.deepcopy(raw["rows"]["one"]), "data": "other"}
-    raw["relevances"] = {"relevant": {"data": "mnist", "row": "one", **(relevance or {})}}
+    raw["relevances"] = {"relevant": {"data": "mnist", "row": "one"}}
     raw["rows"]["adaptive"] = copy.deepcopy(raw["rows"]["one"]) | {
         "data": "relevant",
         "method": "adlm",

@@ -347,38 +347,36 @@ def test_public_examples_are_no_other_form_of_the_private_ones() -> None:
     params.parse(raw)
 
 
-@pytest.mark.parametrize("kind", ["network", "table"])
-def test_public_examples_have_the_features_of_the_private_ones(kind: str) -> None:
+NETWORK = {
+    "architecture": "resnet18", "features": 512, "weights": "a.pth", "digest": f"sha256:{64 * '2'}",
+    "source": "here", "licence": "none", "trained_on": "images",
+}  # fmt: skip
+COLUMNS: dict[str, Any] = {"age": {"range": [0, 1]}, "dose": {"range": [0, 9]}}
+TABLE = {name: value for name, value in OWN.items() if name != "shape"} | {"kind": "table", "label": "class"}
+
+
+@pytest.mark.parametrize(
+    ("private", "public"),
+    [
+        (OWN | {"network": NETWORK}, {"network": NETWORK | {"digest": f"sha256:{64 * '3'}"}}),
+        (TABLE | {"columns": COLUMNS}, {"columns": dict(reversed(COLUMNS.items()))}),
+    ],
+    ids=["network", "table"],
+)
+def test_public_examples_have_the_features_of_the_private_ones(
+    private: dict[str, Any], public: dict[str, Any]
+) -> None:
     """With other features of the same shape equal examples would not be found."""
     raw = copy.deepcopy(GOOD)
-    both: tuple[dict[str, Any], dict[str, Any]]
-    if kind == "network":
-        network = {
-            "architecture": "resnet18",
-            "features": 512,
-            "weights": "a.pth",
-            "digest": f"sha256:{64 * '2'}",
-            "source": "here",
-            "licence": "none",
-            "trained_on": "images",
-        }
-        both = {"network": network}, {"network": network | {"digest": f"sha256:{64 * '3'}"}}
-    else:
-        columns = {"age": {"range": [0, 1]}, "dose": {"range": [0, 9]}}
-        table = {"kind": "table", "label": "class", "columns": columns, "shape": None}
-        both = table, table | {"columns": {name: columns[name] for name in ("dose", "age")}}
-    for entry, extra in zip(("scans", "others"), both, strict=True):
-        declared = OWN | {"path": f"{entry}.npz", "digest": f"sha256:{len(entry):064}"} | extra
-        raw.setdefault("own", {})[entry] = {
-            key: value for key, value in declared.items() if value is not None
-        }
-    raw["data"]["mnist"] |= {"raw": "scans", "public": {"raw": "others", "count": 8}}
     raw["rows"], raw["searches"] = {}, {}
+    others = private | {"path": "others.npz", "digest": f"sha256:{64 * '1'}"}
+    raw["own"] = {"scans": private, "others": others | public}
+    raw["data"]["mnist"] |= {"raw": "scans", "public": {"raw": "others", "count": 8}}
     assert refusal_of(lambda: params.parse(raw)) == (
         "params.yaml: data.mnist.public.raw: 'others' has other features than 'scans'; allowed: the same "
         "public network, or the same columns in the same order"
     )
-    raw["own"]["others"].update({key: value for key, value in both[0].items() if value is not None})
+    raw["own"]["others"] = others
     params.parse(raw)
 
 

@@ -64,10 +64,10 @@ def test_no_output_tells_neighbours_apart_better_than_epsilon_and_one_does_as_we
 # -- by dp-accounting ------------------------------------------------------------------------------------
 
 
-def shares(seed: int = 0, features: int = FEATURES) -> np.ndarray:
+def shares() -> np.ndarray:
     """(d,) beta_j, as uneven as relevances are; their mean is 1."""
-    drawn = np.abs(np.random.default_rng(seed).normal(size=features)) ** 3 * np.linspace(1e-4, 1, features)
-    return features * drawn / drawn.sum()
+    drawn = np.abs(np.random.default_rng(0).normal(size=FEATURES)) ** 3 * np.linspace(1e-4, 1, FEATURES)
+    return FEATURES * drawn / drawn.sum()
 
 
 def test_the_pure_sum_is_what_privacy_loss_distributions_say_at_no_delta() -> None:

@@ -21,6 +21,7 @@ from dprepro.pipeline.results.records import errors_of, packed
 from dprepro.pipeline.results.schema import Replaced, RowTrainings, TrainingRecord
 from dprepro.pipeline.results.weights import read_weights, weights_path, write_weights
 from tests.checkout import commit, git
+from tests.faults.project import put
 from tests.made_records import made_up_training
 from tests.not_none import not_none
 
@@ -186,13 +187,6 @@ def places(content: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]
         yield path
 
 
-def put(content: Any, path: tuple[str, ...], value: float) -> None:
-    *parents, last = path
-    for name in parents:
-        content = content[int(name) if isinstance(content, list) else name]
-    content[int(last) if isinstance(content, list) else last] = value
-
-
 @pytest.mark.parametrize("kind", READERS)
 @pytest.mark.parametrize("value", [1e308, -1e308, 10**400])
 def test_a_number_out_of_its_range_is_refused(tmp_path: Path, kind: str, value: float) -> None:
@@ -206,7 +200,7 @@ def test_a_number_out_of_its_range_is_refused(tmp_path: Path, kind: str, value: 
             continue
         seen.add(generic)
         content = json.loads(first)
-        put(content, place, value)
+        put(content, "/".join(place), value)
         path.write_text("\n".join([json.dumps(content), *others]))
         taken = True
         try:

@@ -57,9 +57,9 @@ def answers(address: str, process: subprocess.Popen) -> None:
             time.sleep(0.2)
 
 
-def small(key: str, declared: Settings, shift: float = 0.0) -> Record:
+def small(key: str, declared: Settings) -> Record:
     """A row's record with two levels and three seeds."""
-    record = example.record(key, declared, shift=shift)
+    record = example.record(key, declared)
     kept = tuple(
         training
         for training in record.trainings

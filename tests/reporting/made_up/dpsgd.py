@@ -1,22 +1,35 @@
 """A made-up project folder: params.yaml and records as `evaluate` would write them, with every case in it.
 
 Table 5 of Davody et al., seven levels and three seeds each: the plain row, layer norm, batch norm in two
-variants (public statistics; to the letter, where no bound holds), and a row nobody has run. The other modules
-here make other papers' rows and records with the functions of this one.
+variants (public statistics; to the letter, where no bound holds), and a row nobody has run.
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from math import inf
 from pathlib import Path
 from typing import Any
 
-from dprepro.accountants.records import AccountantEpsilon
+from dprepro.accountants.records import AccountantEpsilon, SampledGaussian
+from dprepro.pipeline.identity.validity import MEASURING, training_versions
 from dprepro.pipeline.methods.spending import statement
-from dprepro.pipeline.params import Row, Settings, parse
+from dprepro.pipeline.params import PAPERS, Settings, parse
 from dprepro.pipeline.reporting.wording import words
-from dprepro.pipeline.results.schema import Attack, EpsilonBound, Ledger, Record, TrainingResult
-from tests.made_records import keep, keep_history, made_up_origin
+from dprepro.pipeline.results import records
+from dprepro.pipeline.results.schema import (
+    Attack,
+    EpsilonBound,
+    EvaluationRecord,
+    Ledger,
+    LedgerEntry,
+    Ledgers,
+    Record,
+    RowEvaluations,
+    RowTrainings,
+    TrainingRecord,
+    TrainingResult,
+)
+from tests.made_records import made_up_origin
 
 PLAIN, LAYER = "davody-t5-lenet5", "davody-t5-ln-lenet5"
 PUBLIC, LITERAL = "davody-t5-bn-lenet5", "davody-t5-bn-lenet5-literal-planned"
@@ -56,9 +69,8 @@ DATA: dict[str, Any] = {
         }
     },
 }
-Line = tuple[Any, ...]  # level, seed, step, epoch, metric, value
-# by a level's settings and a seed; None: it was not run
-Reached = Callable[[Any, int], tuple[dict[str, float], Ledger] | None]
+# of a private level's ledger
+SPENDING = SampledGaussian(sampling="poisson", noise_multiplier=1.1, batch=1024, examples=55000)
 
 
 def settings(**changes: dict[str, Any]) -> Settings:
@@ -84,68 +96,44 @@ def row(normalization: str, **said: Any) -> dict[str, Any]:
 
 
 def record(key: str, declared: Settings, edition: str = "official", shift: float = 0.0) -> Record:
-    """A row's record, without its history; ``shift`` is added to every accuracy, in points."""
-    noise = random.Random(key)
+    """A row's record; ``shift`` is added to every accuracy, in points."""
+    noise, row = random.Random(key), declared.rows[key]
     accuracies = dict(zip(map(float, LEVELS), ACCURACY[key], strict=True))
     reason = BROKEN if key == LITERAL else statement("seeded")
     unbounded = {"epsilon_upper": None, "accountant": None, "reasons": (reason,), "spent": ()}
-    holds = key != LITERAL and not declared.rows[key].reproducible
-
-    def reached(configured: Any, seed: int) -> tuple[dict[str, float], Ledger]:
+    holds = key != LITERAL and not row.reproducible
+    trainings = []
+    for place, configured in enumerate(row.resolved):
         percent = accuracies[configured.epsilon]
-        metrics = {
-            "test_accuracy": min(1.0, (percent + shift + noise.uniform(-0.1, 0.1)) / 100),
-            "validation_accuracy": percent / 100,
-        }
-        return metrics, ledger(configured.epsilon, **{} if holds or configured.epsilon == inf else unbounded)
-
-    return made(key, declared, reached, edition={"mnist": edition, "kmnist": edition})
-
-
-def made(key: str, declared: Settings, reached: Reached, **by: Any) -> Record:
-    """The record of a row or an account, made ``by`` other things than all are."""
-    line = declared.lines[key]
-    trained = isinstance(line, Row)
-    trainings = [
-        TrainingResult(
-            level=line.level(configured),
-            seed=seed,
-            settings=configured.model_dump(mode="json"),
-            metrics=measured[0],
-            ledger=measured[1],
-            seconds=100.0,
-            started=STARTED + index,
-            ended=STARTED + index + 100,
-        )
-        for index, configured in enumerate(line.resolved)
-        for seed in range(line.seeds if isinstance(line, Row) else 1)
-        if (measured := reached(configured, seed)) is not None
-    ]
+        spent = ledger(configured.epsilon, **{} if holds or configured.epsilon == inf else unbounded)
+        for seed in range(row.seeds):
+            reached = min(1.0, (percent + shift + noise.uniform(-0.1, 0.1)) / 100)
+            training = TrainingResult(
+                level=row.level(configured),
+                seed=seed,
+                settings=configured.model_dump(mode="json"),
+                metrics={"test_accuracy": reached, "validation_accuracy": percent / 100},
+                ledger=spent,
+                seconds=100.0,
+                started=STARTED + place,
+                ended=STARTED + place + 100,
+            )
+            trainings.append(training)
     origin = made_up_origin(
-        config=declared.row_digest(key) if trained else declared.account_digest(key),
-        data={"train.inputs": "sha256:" + "2" * 64} if trained else {},
+        config=declared.row_digest(key),
+        data={"train.inputs": "sha256:" + "2" * 64},
         examples=55000,
         versions={"python": "3.11.7", "torch": "2.11.0"},
-        reproducible=isinstance(line, Row) and line.reproducible,
-        **by,
+        reproducible=row.reproducible,
+        edition={"mnist": edition, "kmnist": edition},
     )
-    what: dict[str, Any] = {
-        "data": "none",
-        "model": {},
-        "method": "accounting",
-        "budget": "full",
-        "search": None,
-    }
-    if isinstance(line, Row):
-        what = {name: getattr(line, name) for name in what} | {"model": line.model.model_dump(mode="json")}
+    said = ("paper", "table", "label", "data", "method", "budget", "search")
     return Record(
         row=key,
-        paper=line.paper,
-        table=line.table,
-        label=line.label,
-        **what,
+        **{name: getattr(row, name) for name in said},
+        model=row.model.model_dump(mode="json"),
         trainings=tuple(trainings),
-        history="sha256:" + "0" * 64 if trained else None,
+        history="sha256:" + "0" * 64,
         origins=(origin,),
     )
 
@@ -189,23 +177,51 @@ def attack(epsilon: float, epsilon_upper: float | None, gaussian: bool = False, 
     return Attack(**values | changes)
 
 
-def put(record: Record, root: Path, curves: Iterable[Line] | None = None) -> Record:
-    """Write a record and its history where `evaluate` would; returns the record as written.
+def put(record: Record, root: Path) -> None:
+    """Write a row's run with curves, its evaluation and its ledgers, as by the versions here.
 
-    The history is the example's if there are no ``curves``; an account has none.
+    There are no weights, and the papers are those of this laboratory.
     """
-    if record.history is not None:
-        digest = keep_history(record.row, root, _curves(record) if curves is None else curves)
-        record = record.model_copy(update={"history": digest})
-    keep(record, root)
-    return record
-
-
-def _curves(record: Record) -> Iterator[Line]:
+    root.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        (root / PAPERS).symlink_to(Path(__file__).parents[3] / PAPERS)
+    made, made_by = record.provenance, training_versions(record.method, record.model["name"])
+    about = record.model_dump(include={"row", "model", "method", "data"})
+    entries, trained, measured = [], [], []
     for training in record.trainings:
-        for epoch in range(1, 5):
-            here = (training.level, training.seed, 54 * epoch, epoch)
-            yield *here, "validation_accuracy", training.metrics["test_accuracy"] * (1 - 0.5**epoch)
+        key, spent = training.model_dump(include={"level", "seed"}), training.ledger
+        entries.append(LedgerEntry(level=training.level, seeds=(training.seed,), ledger=spent))
+        accuracy = training.metrics["test_accuracy"]
+        curve = tuple((54 * epoch, epoch, accuracy * (1 - 0.5**epoch)) for epoch in range(1, 5))
+        run = TrainingRecord(
+            **training.model_dump(include={"level", "seed", "settings", "noise", "seconds"}),
+            **about,
+            origin=record.origins[training.origin].model_copy(update={"made_by": made_by}),
+            curves={"validation_accuracy": curve},
+            steps=spent.steps,
+            spending=None if spent.noise_multiplier is None else SPENDING,
+            delta=spent.delta,
+            claimed_by=spent.claimed_by,
+            broken=spent.reasons,
+            not_covered=spent.not_covered,
+            protects=spent.protects,
+            weights=None,
+            started=training.started or 0.0,
+            ended=training.ended or 0.0,
+        )
+        trained.append(run)
+        measured.append(
+            EvaluationRecord(
+                **key, metrics=training.metrics, row=record.row, weights=None, measured_by=MEASURING
+            )
+        )
+    ledgers = Ledgers(row=record.row, config=made.config, versions=made.versions, entries=tuple(entries))
+    for kept in (
+        ledgers,
+        RowTrainings(row=record.row, trainings=tuple(trained)),
+        RowEvaluations(row=record.row, trainings=tuple(measured)),
+    ):
+        records.write(kept, root)
 
 
 def fill(root: Path) -> Settings:
@@ -213,8 +229,8 @@ def fill(root: Path) -> Settings:
     return put_all(settings(), root)
 
 
-def put_all(declared: Settings, root: Path, edition: str = "official") -> Settings:
+def put_all(declared: Settings, root: Path) -> Settings:
     """Every row but `MISSING`, as declared."""
     for key in ACCURACY:
-        put(record(key, declared, edition), root)
+        put(record(key, declared), root)
     return declared
