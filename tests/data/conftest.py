@@ -2,9 +2,10 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -61,51 +62,31 @@ def params() -> Callable[..., Settings]:
     return make
 
 
-@dataclass
-class Server:
-    """Files by path, and per path how the server misbehaves."""
-
-    address: str = ""
-    files: dict[str, bytes] = field(default_factory=dict)
-    # path -> drop (close after 1000 bytes), error (503)
-    faults: dict[str, str] = field(default_factory=dict)
-    requests: list[str] = field(default_factory=list)  # paths
-
-    def add(self, folder: Path, at: str) -> str:
-        """Serve a folder's files under /AT/; return that address."""
-        self.files.update({f"/{at}/{path.name}": path.read_bytes() for path in folder.iterdir()})
-        return f"{self.address}/{at}/"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    state: Server
-
-    def do_GET(self) -> None:
-        state = self.state
-        state.requests.append(self.path)
-        fault = state.faults.get(self.path)
-        if self.path not in state.files or fault == "error":
-            self.send_error(503 if fault else 404)
-            return
-        body = state.files[self.path]
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body[:1000] if fault == "drop" else body)
-
-    def log_message(self, *args: object) -> None:
-        pass
-
-
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(sources, "TIMEOUT", 2.0)
-    monkeypatch.setattr(sources, "RETRIES", 0)
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """A server of ``files`` by path, with ``requests`` and, by path, ``faults``: 'drop' early, or 'error'."""
+    for name, value in (("TIMEOUT", 2.0), ("RETRIES", 0)):
+        monkeypatch.setattr(sources, name, value)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    state = Server()
-    http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"state": state}))
-    state.address = f"http://127.0.0.1:{http.server_port}"
-    threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
-    yield state
-    http.shutdown()
-    http.server_close()
+    state = SimpleNamespace(files={}, faults={}, requests=[])
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            state.requests.append(self.path)
+            fault, body = state.faults.get(self.path), state.files.get(self.path)
+            if body is None or fault == "error":
+                self.send_error(503 if fault else 404)
+                return
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body[:1000] if fault == "drop" else body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        state.address = f"http://127.0.0.1:{http.server_port}"
+        threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
+        yield state
+        http.shutdown()

@@ -60,7 +60,8 @@ def test_official_mirror_and_archive_give_the_same_folder(small, params, server,
     entry, published = small("cifar10", bases=(f"{server.address}/gone/",))
     inside = "cifar-10-batches-bin"
     file = pack(tmp_path / "pub/cifar-10-binary.tar.gz", published, inside)
-    address = server.add(tmp_path / "pub", "kriz") + file.name
+    server.files |= {f"/kriz/{name}": body for name, body in content(tmp_path / "pub").items()}
+    address = f"{server.address}/kriz/{file.name}"
     edition = replace(entry.editions["official"], archives=(Archive(file, inside, (address,)),))
     catalog.catalog()["cifar10"] = replace(entry, editions={"official": edition})  # undone with the fixture's
 
@@ -79,7 +80,7 @@ def test_official_mirror_and_archive_give_the_same_folder(small, params, server,
 
 def test_downloads_survive_what_dvc_does_to_outs(small, params, server, tmp_path):
     _, published = small("mnist", bases=(f"{server.address}/here/",))
-    server.add(published, "here")
+    server.files |= {f"/here/{name}": body for name, body in content(published).items()}
     first = fetch("mnist", params(OFFICIAL), tmp_path)
     shutil.rmtree(first.folder)
     assert fetch("mnist", params(OFFICIAL), tmp_path) == first

@@ -143,16 +143,6 @@ def moved(
     return parts.sqrt() / bounds.limits
 
 
-@pytest.mark.parametrize("sampling", SAMPLINGS)
-@pytest.mark.parametrize("size", [None, 1, 4])
-def test_mini_sets_of_a_batch(tiny: Prepared, sampling: str, size: int | None) -> None:
-    configured = batch_clipping(batch=100, sampling=sampling, mini_set=size)
-    chosen, mask, _ = make(tiny, BN, configured).sample(1)
-    assert chosen.shape == (configured.sets, configured.set_size)
-    assert mask.tolist() == [1.0] * configured.sets
-    assert (len(chosen.unique()) < 100) == (sampling == "replacement")
-
-
 @pytest.mark.parametrize(
     ("sampling", "size", "clipping"),
     [

@@ -145,20 +145,6 @@ def simulated(**changes: Any) -> dict[str, Any]:
     return raw
 
 
-@pytest.mark.parametrize(
-    "good",
-    [
-        reference(), with_tan(), with_identical(), with_identical(sensitivity="neurons"),
-        with_identical(variant="code", sensitivity=9800), with_identical(**SOUND),
-        with_identical(noise_batch=1800), with_batch_clipping(), with_batch_clipping(augment="crop_flip"),
-        with_public("mnist-again"), with_relevance(), private(),
-        with_relevance(relevance_share=0.2, epsilon=float("inf")),
-    ],
-)  # fmt: skip
-def test_settings_that_fit_are_taken(good: dict[str, Any]) -> None:
-    params.parse(good)
-
-
 LESS = {"batch": 100, "sigma": 0.75}
 NO_SIMULATION: list[dict[str, Any]] = [
     {"batch": 100, "sigma": 0.751}, {"batch": 400, "sigma": 3}, {"batch": 800, "sigma": 6},

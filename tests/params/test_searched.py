@@ -1,5 +1,6 @@
 """What a search chose stands in params.yaml, written there without a change of any other row."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -45,20 +46,12 @@ def path(tmp_path: Path) -> Path:
     """A params.yaml whose rows have levels of their own, and take them over."""
     good: dict[str, Any] = changed("rows/one/levels", [{"epsilon": 1}])
     row = {name: value for name, value in good.pop("rows")["one"].items() if name not in ("levels", "label")}
-    common = ", ".join(f"{name}: {_flow(value)}" for name, value in row.items())
+    common = ", ".join(f"{name}: {json.dumps(value)}" for name, value in row.items())
     grid = {"grid": {"row": "one", "grid": {"learning_rate": [1.0, 7.0]}}}
-    head = "\n".join(f"{name}: {_flow(value)}" for name, value in {**good, "searches": grid}.items())
+    head = "\n".join(f"{name}: {json.dumps(value)}" for name, value in {**good, "searches": grid}.items())
     target = tmp_path / "params.yaml"
     target.write_text(f"{head}\nrows:\n{ROWS.format(common=common)}")
     return target
-
-
-def _flow(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{name}: {_flow(inner)}" for name, inner in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_flow, value)) + "]"
-    return str(value).lower() if isinstance(value, bool) else "null" if value is None else f"{value}"
 
 
 def test_the_rows_that_name_the_search_get_its_choice_and_comments_stay(path: Path) -> None:
