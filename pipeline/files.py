@@ -246,24 +246,6 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def write_sealed(path: Path, content: bytes) -> None:
-    """Write the digest of ``content``, then ``content``; for files whose digest is recorded nowhere else."""
-    write_bytes(path, digest(content).encode() + b"\n" + content)
-
-
-def read_sealed(path: Path) -> bytes:
-    """Content of a file written by `write_sealed`.
-
-    Raises:
-        OSError: it can't be read.
-        Damaged: the content has another digest.
-    """
-    seal, _, content = path.read_bytes().partition(b"\n")
-    if seal != digest(content).encode():
-        raise Damaged(f"{path}: its digest is not the one it begins with")
-    return content
-
-
 def read_checked(path: Path, expected: str | None) -> bytes:
     """Bytes of a file, whose digest must be ``expected``; None matches no file.
 

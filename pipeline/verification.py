@@ -8,7 +8,7 @@ all their digests go unnoticed, except in ledgers, which are computed anew.
 """
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -46,7 +46,6 @@ class Finding:
     subject: str
     wrong: str | None  # the error; None: all compared parts are correct
     unchecked: str | None = None  # parts that could not be compared
-    untraced: str | None = None  # commit of its code, if this repository lacks it
 
 
 def verify(settings: Settings, lines: Collection[str] = ()) -> Iterator[Finding]:
@@ -79,8 +78,7 @@ def verify(settings: Settings, lines: Collection[str] = ()) -> Iterator[Finding]
     for key in settings.rows:
         has_records = records.run_path(key).exists() or records.ledger_path(key).exists()
         if key in lines or (not lines and has_records):
-            found = _finding(key, partial(_row, key, settings, lock, bool(lines)))
-            yield found if found.wrong else replace(found, untraced=_untraced(key))
+            yield _finding(key, partial(_row, key, settings, lock, bool(lines)))
 
 
 def _folder_findings(settings: Settings) -> Iterator[Finding]:
@@ -267,6 +265,9 @@ def _row(key: str, settings: Settings, lock: Lock, quick: bool) -> str | None:
         unchecked = [f"epsilon: there is no ledger; `dprepro ledger {key}` makes it"]
     else:
         check_row(ledgers, run, row.search, settings, quick)
+    revisions = sorted({origin.revision for origin in run.origins if origin.revision})
+    if lost := [revision[:8] for revision in revisions if provenance.is_lost(revision)]:
+        unchecked.append(f"code: commit {', '.join(lost)} is not in this repository")
     if unsigned := [stage for stage in stages_of(key) if not lock.signs(stage)]:
         unchecked.append(f"signature: {LOCK} has no {', '.join(unsigned)}")
     if unplanned is not None:
@@ -284,11 +285,3 @@ def _row(key: str, settings: Settings, lock: Lock, quick: bool) -> str | None:
     else:
         unchecked.append(f"accuracies: `dprepro evaluate {key} --again` compares them where the data are")
     return "; ".join(unchecked) or None
-
-
-def _untraced(key: str) -> str | None:
-    """Sentence on commits of a run's code that this repository lacks; None if it lacks none."""
-    run = records.read_run(key)
-    revisions = sorted({origin.revision for origin in run.origins if origin.revision}) if run else []
-    lost = [revision[:8] for revision in revisions if provenance.is_lost(revision)]
-    return f"commit {', '.join(lost)} is not in this repository" if lost else None

@@ -16,7 +16,7 @@ def verify(
     from dprepro.pipeline.params import load
     from dprepro.pipeline.verification import verify as run
 
-    wrong = count = untraced = 0
+    wrong = count = 0
     for checked in run(load(), rows or ()):
         count += 1
         wrong += checked.wrong is not None
@@ -24,13 +24,9 @@ def verify(
         outcome = (
             "ok" if checked.wrong is None else "WRONG: " + printable("; ".join(checked.wrong.split("\n")))
         )
-        if checked.untraced:
-            untraced += 1
-            outcome = f"UNTRACED: {checked.untraced}; all else ok"
         if checked.unchecked:
             outcome += f" (not checked: {checked.unchecked})"
         print(f"{checked.subject}: {outcome}", flush=True)
-    lost = f", {untraced} made by code that is not here" if untraced else ""
-    print(f"{count} compared, {wrong} wrong{lost}")
+    print(f"{count} compared, {wrong} wrong")
     if wrong:
         raise typer.Exit(1)

@@ -18,7 +18,7 @@ Reference = Annotated[str, Field(pattern=r"^[a-z0-9-]+/[a-z0-9-]+(:[a-z0-9_.]+)?
 Levels = Annotated[list[str], Field(min_length=1)]
 PREVIOUS = "previous"
 NO_CONVERGENCE = "No-convergence"  # how a paper prints a cell whose training failed
-# largest margin without a reason: percentage points, or a share of a number
+# largest margin: percentage points, or a share of a number
 WIDEST = {"percent": 2.0, "number": 0.01}
 _WITH_ERROR = re.compile(r"(?P<value>-?[\d.]+) ± (?P<error>[\d.]+)")
 
@@ -94,7 +94,6 @@ class Table(Strict):
     # largest distance from a printed value that counts as agreement, fixed before any training: percentage
     # points, or for other numbers a share of the printed number
     margin: Annotated[float, Field(gt=0)] | None = None
-    margin_why: str | None = None  # reason for a margin above 2 points or 1 %
     seeds: Annotated[int, Field(ge=1)] = 1  # trainings behind each printed value; 1 if the paper doesn't say
     argues: tuple[Argued, ...] = ()  # pairs of lines whose difference the paper discusses
     axis: str  # meaning of the columns
@@ -122,8 +121,8 @@ class Table(Strict):
             raise ValueError(f"noises: not in the table's 'also': {', '.join(unknown)}")
         if self.margin is None and not self.own and any(line.values for line in self.lines):
             raise ValueError("margin: a table that prints values needs one")
-        if self.margin_why is None and (self.margin or 0.0) > WIDEST[self.unit]:
-            raise ValueError(f"margin: above {WIDEST[self.unit]:g} 'margin_why' must say why")
+        if (self.margin or 0.0) > WIDEST[self.unit]:
+            raise ValueError(f"margin: {self.margin:g}; allowed: at most {WIDEST[self.unit]:g}")
         keys = {line.key for line in self.lines}
         named = {key for pair in self.argues for key in (pair.left, pair.right)}
         if unknown := sorted(named - keys):

@@ -41,27 +41,27 @@ def gather(settings: Settings, root: Path = Path()) -> Report:
     return Report(sources, table, effects(table, sources), tuple(claims(table, sources)), picture)
 
 
-def write(settings: Settings, root: Path = Path()) -> Path:
+def write(settings: Settings) -> Path:
     """Write the report, and return the path of its first page. Unchanged files keep their modification time.
 
     Raises:
         UserError: a record, history, search or paper is invalid, or a file can't be written.
     """
-    report, folder = gather(settings, root), root / REPORTS
+    report = gather(settings)
     for outputs in FOLDERS:
-        (folder / outputs).mkdir(parents=True, exist_ok=True)
-    _put(dict(_files(report)), folder)
-    return folder / "index.html"
+        (REPORTS / outputs).mkdir(parents=True, exist_ok=True)
+    _put(dict(_files(report)))
+    return REPORTS / "index.html"
 
 
-def _put(files: Mapping[str, str], folder: Path) -> None:
+def _put(files: Mapping[str, str]) -> None:
     """Write files that are missing or differ; delete files of an earlier report."""
     for name, content in files.items():
-        path = folder / name
+        path = REPORTS / name
         if not path.exists() or path.read_bytes() != content.encode():
             write_text(path, content)
-    for path in (path for outputs in FOLDERS for path in folder.glob(f"{outputs}/*")):
-        if path.relative_to(folder).as_posix() not in files:
+    for path in (path for outputs in FOLDERS for path in REPORTS.glob(f"{outputs}/*")):
+        if path.relative_to(REPORTS).as_posix() not in files:
             path.unlink()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from dprepro.errors import UserError
-from dprepro.pipeline.files import Damaged, locked, read_sealed, write_sealed
+from dprepro.pipeline.files import digest, locked, write_bytes
 from dprepro.pipeline.methods.base import State
 
 
@@ -27,10 +27,10 @@ class Checkpoint:
     entropy: str | None = None  # entropy of the random streams in hexadecimal, if noise is drawn once
 
     def save(self, path: Path) -> None:
-        """Write the checkpoint with its digest, atomically."""
+        """Write the checkpoint behind its digest, atomically."""
         content = io.BytesIO()
         torch.save({name: getattr(self, name) for name in self.__dataclass_fields__}, content)
-        write_sealed(path, content.getvalue())
+        write_bytes(path, digest(content.getvalue()).encode() + b"\n" + content.getvalue())
 
     @classmethod
     def restore(cls, path: Path, device: torch.device) -> "Checkpoint | None":
@@ -42,9 +42,11 @@ class Checkpoint:
         if not path.exists():
             return None
         try:
-            content = io.BytesIO(read_sealed(path))
-            return cls(**torch.load(content, map_location=device, weights_only=True))
-        except (Damaged, OSError, EOFError, RuntimeError, TypeError, pickle.UnpicklingError) as problem:
+            seal, _, content = path.read_bytes().partition(b"\n")
+            if seal != digest(content).encode():
+                raise EOFError("its digest is not the one that it begins with")
+            return cls(**torch.load(io.BytesIO(content), map_location=device, weights_only=True))
+        except (OSError, EOFError, RuntimeError, TypeError, pickle.UnpicklingError) as problem:
             raise UserError(f"{path}: damaged; delete it to train from the start") from problem
 
 

@@ -323,7 +323,7 @@ def test_a_ledger_from_before_another_training_is_not_exported(here: Path) -> No
 
 def test_attacks_are_told_with_what_they_assume(here: Path) -> None:
     said = run(f"audit {IMAGES}")
-    assert "floating_point on grid noise" in said
+    assert "values that rounded noise can take (grid noise): ε ≥ " in said
     assert "float32" not in said  # whose arithmetic didn't run
     run(f"export {IMAGES} out/audited")
     attacks = [attack for attack in records.read_audit(IMAGES).attacks if attack.whole]

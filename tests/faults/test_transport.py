@@ -162,6 +162,9 @@ def test_trainings_of_two_machines_are_one_row(
     monkeypatch.chdir(sender)
     train(3)
     edit(Path(MEASURED), "trainings/0/metrics/test_accuracy", 0.0)
+    with pytest.raises(UserError, match="seed 0: test_accuracy: is 0, and its predictions reach"):
+        bring()
+    edit(sender / MEASURED, "trainings/0/test_errors", None)
     (adopted,) = bring()
     assert adopted.trainings == 1
     record = records.read(ROW, settings().rows[ROW])

@@ -63,7 +63,7 @@ CLAIMS, BIG = "claims: []", "values: {sigma=0: 99}"
         ("title: A paper", "title: A\ntitle: B", 'small.yaml: line 3: found duplicate key "title"; allowed'),
         ("sigma=1: No", "sigma=3: No", "not in columns: sigma=3"),
         ("    margin: 1\n", "", "margin: a table that prints values needs one"),
-        ("margin: 1", "margin: 3", "margin: above 2 'margin_why' must say why"),
+        ("margin: 1", "margin: 3", "margin: 3; allowed: at most 2"),
         ("margin: 1", "margin: 1\n    noises: [loud]", "noises: not in the table's 'also': loud"),
         (BIG, "also: {loud: {sigma=0: 2.0}}", "lenet-big: also: not in the table's"),
         (CLAIMS, claiming(left="t2/vgg"), f"no line 't2/vgg'; {LINES}"),

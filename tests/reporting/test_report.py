@@ -31,8 +31,9 @@ def made() -> dict[str, str]:
     """Files of this laboratory's report, by path."""
     files: dict[str, str] = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report, "_put", lambda made, folder: files.update(made))
-        report.write(load(ROOT / "params.yaml"), ROOT)
+        patch.setattr(report, "_put", files.update)
+        patch.chdir(ROOT)
+        report.write(load())
     return files
 
 
@@ -90,25 +91,28 @@ def test_every_value_that_differs_has_an_explanation_or_says_unexplained(made: d
 
 
 def test_every_page_loads_nothing_and_leads_somewhere_and_none_is_an_earlier_reports(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "reports/rows").mkdir(parents=True)
     (old := tmp_path / "reports/rows/gone.html").write_text("")
-    written = report.write(dpsgd.fill(tmp_path), tmp_path)
+    written = report.write(dpsgd.fill(tmp_path))
     assert not old.exists()
     for page in written.parent.rglob("*.html"):
         check(page)
 
 
-def test_with_nothing_run_the_report_says_so(tmp_path: Path) -> None:
-    written = report.write(dpsgd.settings(), tmp_path)
+def test_with_nothing_run_the_report_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    written = report.write(dpsgd.settings())
     assert "Nothing has been trained yet" in written.read_text()
     assert not list(tmp_path.glob("reports/figures/*"))
 
 
-def test_texts_of_params_are_escaped(tmp_path: Path) -> None:
+def test_texts_of_params_are_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     declared = dpsgd.settings(**{dpsgd.PLAIN: {"label": "<b>bold</b>"}})
-    written = report.write(dpsgd.put_all(declared, tmp_path), tmp_path)
+    written = report.write(dpsgd.put_all(declared, tmp_path))
     page = (written.parent / f"rows/{dpsgd.PLAIN}.html").read_text()
     assert "<b>bold" not in page
     assert "&lt;b&gt;bold" in page

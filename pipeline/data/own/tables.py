@@ -9,7 +9,15 @@ import numpy as np
 
 from dprepro.errors import UserError, listed, notice, reading, shown
 from dprepro.pipeline.data.formats import Examples
-from dprepro.pipeline.data.own.texts import at, csv_frame, kept, no_column, refuse_twice, unknown
+from dprepro.pipeline.data.own.texts import (
+    at,
+    column_of,
+    csv_frame,
+    kept,
+    numbered,
+    refuse_twice,
+    unknown,
+)
 from dprepro.pipeline.files import OWN_BYTES, OWN_COLUMNS
 from dprepro.pipeline.params.own import Categorical, Column, Numeric, Unit
 
@@ -41,14 +49,10 @@ def read(
     lines, people = kept(path, frame(path, [*columns, label, *([unit.column] if unit else [])]), unit)
     features = encode(path, lines, columns)
     if target is not None:
-        scaled = _numbers(path, label, _column(path, lines, label), Numeric(range=target), is_target=True)
+        scaled = _numbers(path, label, column_of(path, lines, label), Numeric(range=target), is_target=True)
         return Examples(features, (scaled[:, 0] + 1) / 2, people)
-    numbers = {name: number for number, name in enumerate(classes)}
-    names = _in_words(_column(path, lines, label), classes)
-    found = names.map(numbers)
-    if (line := _first(found.isna())) is not None:
-        raise UserError(f"{at(path, line)}: {label} is {unknown(names[line], classes)}")
-    return Examples(features, found.to_numpy(np.int64), people)
+    names = _in_words(column_of(path, lines, label), classes)
+    return Examples(features, numbered(path, names, classes), people)
 
 
 def frame(path: Path, columns: Sequence[str] | None = None) -> "DataFrame":
@@ -121,7 +125,7 @@ def encode(path: Path, lines: "DataFrame", columns: Mapping[str, Column]) -> np.
     Raises:
         UserError: a column is missing, or a value is not as declared.
     """
-    there = {name: _column(path, lines, name) for name in columns}
+    there = {name: column_of(path, lines, name) for name in columns}
     _refuse_missing(path, there, columns)
     features = []
     for name, column in columns.items():
@@ -193,14 +197,8 @@ def declared_by(path: Path, label: str) -> dict[str, Any]:
                 columns[name] = {"range": [low, high], "indicator": True}
         elif 0 < texts.nunique() <= FEW:
             columns[name] = {"values": sorted(texts.unique()), "indicator": True, "other": True}
-    classes = _strings(_column(path, lines, label))
+    classes = _strings(column_of(path, lines, label))
     return {"classes": sorted(classes[classes != ""].unique()), "columns": columns}
-
-
-def _column(path: Path, lines: "DataFrame", name: str) -> "Series":
-    if name not in lines.columns:
-        raise UserError(no_column(path, name, lines.columns))
-    return lines[name]
 
 
 def _strings(column: "Series") -> "Series":

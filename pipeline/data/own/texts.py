@@ -17,7 +17,7 @@ from dprepro.pipeline.files import OWN_BYTES
 from dprepro.pipeline.params.own import Unit
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 
 def read(path: Path, text: str, label: str, classes: Sequence[str], unit: Unit | None = None) -> Examples:
@@ -27,13 +27,21 @@ def read(path: Path, text: str, label: str, classes: Sequence[str], unit: Unit |
         UserError: the file is no CSV, lacks a column, or a row has no class, no person or an unknown class.
     """
     rows, people = kept(path, csv_frame(path), unit)
-    texts, names = values(path, rows, text, label)
-    numbers = {name: number for number, name in enumerate(classes)}
-    for row, name in zip(rows.index, names, strict=True):
-        if name not in numbers:
-            raise UserError(f"{at(path, int(row))}: {label} is {unknown(name, classes)}")
-    labels = np.array([numbers[name] for name in names], np.int64)
-    return Examples(np.array(texts, object), labels, people)
+    texts, _ = values(path, rows, text, label)
+    return Examples(np.array(texts, object), numbered(path, rows[label], classes), people)
+
+
+def numbered(path: Path, names: "Series", classes: Sequence[str]) -> np.ndarray:
+    """Number in ``classes``, int64 (N,), of the class of each row; ``names`` is the column of classes.
+
+    Raises:
+        UserError: a row has another class.
+    """
+    numbers = names.map({name: number for number, name in enumerate(classes)})
+    if (strange := numbers.isna()).any():
+        row = int(numbers.index[strange.to_numpy().argmax()])
+        raise UserError(f"{at(path, row)}: {names.name} is {unknown(names[row], classes)}")
+    return numbers.to_numpy(np.int64)
 
 
 def kept(path: Path, rows: "DataFrame", unit: Unit | None) -> tuple["DataFrame", np.ndarray | None]:
@@ -52,9 +60,7 @@ def kept(path: Path, rows: "DataFrame", unit: Unit | None) -> tuple["DataFrame",
     """
     if unit is None:
         return rows, None
-    if unit.column not in rows.columns:
-        raise UserError(no_column(path, unit.column, rows.columns))
-    column = rows[unit.column]
+    column = column_of(path, rows, unit.column)
     people = (
         column.astype(object)
         .where(column.notna(), "")
@@ -146,6 +152,17 @@ def at(path: Path, row: int) -> str:
     return f"{path}: row {row + (1 if path.suffix.lower() == '.parquet' else 2)}"
 
 
+def column_of(path: Path, rows: "DataFrame", name: str) -> "Series":
+    """Column ``name`` of rows that were read from ``path``.
+
+    Raises:
+        UserError: there is no such column.
+    """
+    if name not in rows.columns:
+        raise UserError(no_column(path, name, rows.columns))
+    return rows[name]
+
+
 def no_column(path: Path, name: str, there: Iterable[str]) -> str:
     """Message about a column that a file lacks, with the names that it has."""
     alike = [each for each in there if normalize("NFC", each) == normalize("NFC", name)]
@@ -169,10 +186,8 @@ def values(path: Path, rows: "DataFrame", *names: str) -> list[list[str]]:
     Raises:
         UserError: a column is missing, or a row has an empty value.
     """
-    for name in names:
-        if name not in rows.columns:
-            raise UserError(no_column(path, name, rows.columns))
+    columns = [column_of(path, rows, name) for name in names]
     short = (rows[[*names]] == "").any(axis=1)
     if short.any():
         raise UserError(f"{at(path, int(short.idxmax()))}: no {' or no '.join(names)}")
-    return [rows[name].tolist() for name in names]
+    return [column.tolist() for column in columns]
