@@ -126,6 +126,16 @@ def test_every_row_of_a_paper_has_a_line_and_every_claim_its_levels() -> None:
         assert not {place for place in looked_at if place[2] not in known[f"{name}/{place[1]}"]}
 
 
+def test_planned_rows_are_judged_by_the_margin_of_their_plan() -> None:
+    settings = load_settings(ROOT / "params.yaml")
+    planned = [row for row in settings.rows.values() if row.plan]
+    assert len(planned) > 50
+    for row in planned:
+        assert papers.load(row.paper).tables[row.table].margin == settings.plans[str(row.plan)].margin, (
+            row.plan
+        )
+
+
 def test_a_paper_without_a_file_is_only_its_name() -> None:
     assert papers.load("my-own").tables == {}
 
