@@ -454,7 +454,7 @@ def check_measured(run: RowTrainings, measured: Mapping[TrainingKey, EvaluationR
     """
     for training in run.trainings:
         found = measured.get(training.key)
-        problem: str | None = "was not measured with the weights that it says"
+        problem: str | None = "accuracies of other weights than ran, or missing"
         if found is not None and found.weights == training.weights:
             problem = _curve_difference(found, training) or _errors_difference(found)
         if problem:

@@ -74,7 +74,7 @@ def with_record(members: Members, name: str, place: str, value: Any) -> None:
     ("name", "place", "value", "line"),
     [
         (MEASURED, "trainings/0/metrics/test_accuracy", 7.5, "allowed: 0 to 1"),
-        (MEASURED, "trainings/0/seed", 1, "was not measured with the weights that it says"),
+        (MEASURED, "trainings/0/seed", 1, "accuracies of other weights than ran, or missing"),
         (RUN, "trainings", [], "all of its trainings are replaced ones"),
         (RUN, "trainings", lambda first: [*first, first[0] | {"started": 0}], "two trainings of"),
         (RUN, "trainings", lambda first: [*first, MANY], "trainings: "),
