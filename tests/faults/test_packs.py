@@ -81,7 +81,7 @@ def with_record(members: Members, name: str, place: str, value: Any) -> None:
         (RUN, "trainings/0/ended", 0.0, "allowed: at most 'ended'"),
         (RUN, "trainings/0/spending/noise_multiplier", 99.0, "noise_multiplier: not what its"),
         (RUN, "trainings/0/steps", 1, "steps: not what its settings come to"),
-        (RUN, "trainings/0/weights", f"sha256:{0:064}", "not measured with the weights"),
+        (RUN, "trainings/0/weights", f"sha256:{0:064}", "of other weights than ran, or missing"),
         (RUN, "trainings/0/origin/examples", 10**6, "another number of examples"),
         (RUN, "trainings/0/level", "../../evil", r"level: .*allowed: the name of a level"),
         (RUN, "trainings/0/broken", [{"key": "no"}], "broken: not what its settings come to"),
