@@ -161,7 +161,7 @@ def _rest(generators: Sequence[np.random.Generator], counts: np.ndarray) -> tupl
     """
     covered, rest, tickets = cells()
     found = [[(np.empty(0, np.int64), np.empty(0, np.uint64))] for _ in generators]
-    missing = [int(count) for count in counts]
+    missing: list[int] = counts.tolist()
     while any(missing):
         tries = [(count > 0) * 32 + 7 * count // 4 for count in missing]
         draws = [*zip(generators, tries, strict=True)]

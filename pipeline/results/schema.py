@@ -535,7 +535,7 @@ class RowEvaluations(Strict):
     row: Key
     trainings: tuple[EvaluationRecord, ...] = ()
 
-    @cached_property
+    @property
     def by_key(self) -> dict[TrainingKey, EvaluationRecord]:
         """Measured accuracies by level and seed."""
         return {training.key: training for training in self.trainings}

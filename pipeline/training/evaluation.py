@@ -54,7 +54,7 @@ def evaluate(
     row, run = settings.row(key), records.require_run(key, root)
     own = settings.split(row.data).raw in settings.own
     require(run, root=root)
-    measured = dict(records.read_evaluation(key, root).by_key)
+    measured = records.read_evaluation(key, root).by_key
     pending: list[TrainingRecord] = []
     for trained in run.trainings:
         earlier = measured.get(trained.key)
